@@ -34,15 +34,31 @@ function writer:define(name, value)
   self:line("#define %s_%s " .. text, self.upper, name:upper(), value)
 end
 
+-- Break a line at its spaces, so that none is longer than 100 columns where that is possible.
+local function wrapped(text)
+  local lines, line = {}, nil
+  for word in text:gmatch("%S+") do
+    if line and #line + 1 + #word > 100 then
+      lines[#lines + 1] = line
+      line = "    " .. word
+    else
+      line = line and line .. " " .. word or word
+    end
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
 function writer:check(condition, text)
-  self:line('%s_ASSERT(%s, "%s");', self.upper, condition, text)
+  self:line(wrapped(('%s_ASSERT(%s,'):format(self.upper, condition)) .. '\n    "' .. text .. '");')
 end
 
 -- ---- sizes and offsets ----
 
-function writer:model(M)
+function writer:model(M, digest)
   self:line("/* ---- the model ---- */\n")
   self:define("name", '"' .. M.model.name .. '"')
+  if digest then self:define("digest", '"' .. digest .. '"') end
   for _, name in ipairs { "heads", "block", "drafts", "max_positions" } do
     self:define(name, M.model[name])
   end
@@ -107,8 +123,8 @@ function writer:layer_type(T, bits)
   end
   for _, place in ipairs(T.places) do self:place_checks(prefix, place, bits) end
   if #request > 0 then
-    self:check(("%s_%sREQUEST_BYTES ==\n    %s"):format(self.upper, prefix:upper(),
-      table.concat(request, " +\n    ")), "a request is its arrays")
+    self:check(("%s_%sREQUEST_BYTES == %s"):format(self.upper, prefix:upper(),
+      table.concat(request, " + ")), "a request is its arrays")
   end
 end
 
@@ -139,8 +155,8 @@ end
 
 function writer:launch(kernel, name, struct)
   self:line("\n/* Launch %s/%s on `stream`. See kvf_launch. */", kernel.type, kernel.name)
-  self:line("static inline kvf_status %s_%s(const %s_kernels *kernels, kvf_stream stream,",
-    self.lower, name, self.lower)
+  self:line("static inline kvf_status %s_%s(", self.lower, name)
+  self:line("    const %s_kernels *kernels, kvf_stream stream,", self.lower)
   self:line("    const struct %s *params, kvf_error *error)\n{", struct)
   self:line("    return kvf_launch(kernels->%s, stream, params, %d, error);\n}", name,
     kernel.params_bytes)
@@ -181,11 +197,11 @@ function writer:kernels(modules)
   end
   self:line("} %s_kernels;\n", self.lower)
   self:line("/* Look every kernel up in a loaded library. On an error the table is half filled. */")
-  self:line("static inline kvf_status %s_find(const kvf_library *library, %s_kernels *out,",
-    self.lower, self.lower)
-  self:line("    kvf_error *error)\n{\n    kvf_status status = KVF_OK;")
+  self:line("static inline kvf_status %s_find(const kvf_library *library,", self.lower)
+  self:line("    %s_kernels *out, kvf_error *error)\n{\n    kvf_status status = KVF_OK;", self.lower)
   for i, kernel in ipairs(kernels) do
-    self:line('    if (status == KVF_OK)\n        status = kvf_library_kernel(library, "%s", "%s", &out->%s, error);',
+    self:line("    if (status == KVF_OK)")
+    self:line('        status = kvf_library_kernel(library, "%s", "%s", &out->%s, error);',
       kernel.type, kernel.name, names[i])
   end
   self:line("    return status;\n}")
@@ -197,12 +213,14 @@ function writer:kernels(modules)
 end
 
 --[[
-header(M, modules) -> the text of <model>.h
+header(M, modules, digest) -> the text of <model>.h
 
 M        the resolved model
 modules  as in the manifest: array of { type, kernels = { { name, params, params_bytes } } }
+digest   the manifest's, so that a program can tell whether a bundle is the one it was compiled for;
+         may be left out
 ]]
-return function(M, modules)
+return function(M, modules, digest)
   local bits = require("kvforge.layout").formats.bits
   local lower = identifier(M.model.name:lower())
   local self = setmetatable({ out = {}, lower = lower, upper = lower:upper() }, writer)
@@ -212,7 +230,7 @@ return function(M, modules)
   self:line("#include <stddef.h>\n#include <stdint.h>\n\n#include <kvforge.h>\n")
   self:line("#ifdef __cplusplus\n#define %s_ASSERT static_assert", self.upper)
   self:line("#else\n#define %s_ASSERT _Static_assert\n#endif\n", self.upper)
-  self:model(M)
+  self:model(M, digest)
   for _, T in ipairs(M.types) do self:layer_type(T, bits) end
   self:kernels(modules)
   self:line("\n#undef %s_ASSERT\n\n#endif", self.upper)

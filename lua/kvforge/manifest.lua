@@ -53,7 +53,7 @@ local function module_objects(build)
 end
 
 --[[
-manifest(M, build) -> text
+manifest(M, build) -> text, digest
 
 M      the resolved model
 build  version, llvm   texts
@@ -70,5 +70,5 @@ return function(M, build)
   root.digest = build.sha256(json.encode(model))
   root.bytes, root.arena = M.bytes, M.arena
   root.modules = module_objects(build)
-  return json.encode(root) .. "\n"
+  return json.encode(root) .. "\n", root.digest
 end
