@@ -316,8 +316,7 @@ function checker:model(node)
       "return kv.model { ... }")
     return nil
   end
-  local known, model = fields.of("model"), nil
-  model = self:record(node, "model", known, "model")
+  local model = self:record(node, "model", fields.of("model"), "model")
   if self.faulty[node] then return nil end
   self:model_rules(model, node)
   local M = { model = model }
