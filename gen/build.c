@@ -11,6 +11,7 @@
 
 #include <lauxlib.h>
 #include <llvm-c/ErrorHandling.h>
+#include <llvm/Config/llvm-config.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 
 #define MAX_SPEC      (1 << 20)
 #define USUAL_PASSES  "function(sroa,early-cse,instcombine,simplifycfg)"
-#define LLVM_VERSION_ "19.1.7"
+
 
 struct build {
     lua_State *L;
@@ -361,7 +362,7 @@ static int write_texts(struct build *b) {
     lua_newtable(L);
     lua_pushstring(L, KVF_VERSION);
     lua_setfield(L, -2, "version");
-    lua_pushstring(L, LLVM_VERSION_);
+    lua_pushstring(L, LLVM_VERSION_STRING);
     lua_setfield(L, -2, "llvm");
     host_require(L, "host");
     lua_getfield(L, -1, "sha256");
