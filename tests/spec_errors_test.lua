@@ -57,7 +57,7 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(88)
+tap.plan(92)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 
@@ -187,6 +187,13 @@ change("a type with a bad name", { types = "{ [\"S W\"] = kv.layer_type { latent
   layers = "{ \"S W\" }" }, "must be an identifier")
 change("a type called common", { types = "{ common = kv.layer_type { latent, ratio = 0, rope = rope } }",
   layers = "{ \"common\" }" }, "taken")
+
+change("a layer that is a number", { layers = "{ \"swa\", 4 }" }, "field \"layers\"", "given 4")
+change("a group that holds itself", { head = "local g = kv.of(\"swa\", 1)\ng[2] = g\ng[3] = g",
+  layers = "{ g }" }, "field \"layers\": has too many entries", "4096 layers")
+change("groups of groups of groups", { head = "local g = kv.of(kv.of(kv.of(\"swa\", 90), 90), 90)",
+  layers = "{ g }" }, "has too many entries")
+change("too many layers", { layers = "{ kv.of(\"swa\", 4097) }" }, "kv.of: the count", "given 4097", "0 to 4096")
 
 -- ---- several errors in one file ----
 

@@ -2,6 +2,7 @@
 --
 -- Row r of page id of a place lies at base + id * page stride + offset(field) + r * stride(field).
 -- All results are bytes unless a name says otherwise.
+local arena = require "kvforge.arena"
 local formats = require "kvforge.formats"
 
 local layout = { formats = formats }
@@ -282,6 +283,7 @@ function layout.complete(M)
       M.bytes[what] = M.bytes[what] + (T.layers + T.draft_layers) * T.bytes[what]
     end
   end
+  M.arena = arena.of(M)
   return M
 end
 
