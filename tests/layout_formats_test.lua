@@ -12,7 +12,7 @@ local function page(format, rows, sizes, align)
   return layout.place("window", "window_block", rows, format, sizes or latent, align or 32)
 end
 
-tap.plan(79)
+tap.plan(80)
 
 -- ---- bytes of a row and of a page ----
 
@@ -212,6 +212,37 @@ local function arena_good(model)
   end
   return good and state == model.bytes.request
 end
+
+-- n, worked out another way: of the two counts around w / e, the one with the smaller share wasted.
+local function best_n(model)
+  local a, end_of = model.arena, { window = 0, block = 0 }
+  for _, T in ipairs(model.types) do
+    for _, p in ipairs(a.places) do
+      if p.type == T.name then
+        local kind = p.place == "window" and "window" or "block"
+        end_of[kind] = math.max(end_of[kind], p.offset + (T.layers + T.draft_layers) * p.layer_stride)
+      end
+    end
+  end
+  local w, e = (end_of.window + a.align - 1) // a.align * a.align, (end_of.block + a.align - 1) // a.align * a.align
+  local low, high = math.floor(w / e), math.ceil(w / e)
+  local share = { (w - low * e) / w, (high * e - w) / (high * e) }
+  return share[1] <= share[2] and low or high, low
+end
+local chose_high = 0
+for _, format in ipairs { "bf16", "fp8_token", "fp8_ds_mla", "fp8_two_plane" } do
+  for _, index in ipairs { "fp8_index", "fp4_index" } do
+    for _, block in ipairs { 128, 256 } do
+      for _, align in ipairs { 32, 576, 4096 } do
+        local model = flash(format, index, "paged", ("block = %d, page_align = %d,"):format(block, align))
+        local n, low = best_n(model)
+        if model.arena.n ~= n then tap.note(format .. " " .. block .. " " .. align) chose_high = -1000 end
+        if n > low then chose_high = chose_high + 1 end
+      end
+    end
+  end
+end
+tap.ok(chose_high > 0, "n is the better of the two counts around w / e, in 48 models (" .. chose_high .. " times the upper)")
 for _, format in ipairs { "bf16", "fp8_token", "fp8_two_plane" } do
   tap.ok(arena_good(flash(format, "fp4_index", "paged", "drafts = 3,")), "arena of " .. format .. " is sound")
 end
