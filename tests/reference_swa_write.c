@@ -17,8 +17,8 @@
 
 static uint16_t latent[TOKENS][DIM];
 static float wide[TOKENS][DIM], weight[DIM], rope[POSITIONS][ROPE];
-static uint8_t rows[SLOTS * PAGE];
-static int32_t swa_pos[SLOTS][RING], swa_head[SLOTS];
+static uint8_t rows[(SLOTS + 1) * PAGE];
+static int32_t swa_pos[SLOTS + 1][RING], swa_head[SLOTS + 1]; /* one slot too many as a guard */
 static int32_t batch_id[TOKENS], position[TOKENS], cu_tokens[8], state_slot[8];
 
 static struct ref_type bf16_type(void) {
@@ -34,7 +34,7 @@ static struct ref_type bf16_type(void) {
 /* Everything back to poison; the table turns by 90 degrees at odd positions: (a, b) -> (-b, a). */
 static void clear(void) {
     memset(rows, 0xa5, sizeof rows);
-    for (int s = 0; s < SLOTS; s++) {
+    for (int s = 0; s <= SLOTS; s++) {
         swa_head[s] = -7;
         for (int r = 0; r < RING; r++) swa_pos[s][r] = -9;
     }
@@ -127,6 +127,10 @@ static void survival(void) {
     ok(good, "of a chunk longer than the ring the last tokens survive");
     is(written_rows(), RING, "and no other slot is touched");
     is(swa_head[1], 50 % RING, "the head points behind the last");
+    clear();
+    request(0, 0, 20, POSITIONS - 19, 0); /* the last position is not in the table */
+    run(&type, 1);
+    is(written_rows(), RING - 1, "which survive does not depend on whether the last is written");
 }
 
 static void refusals(void) {
@@ -141,6 +145,7 @@ static void refusals(void) {
     position[11] = -1;
     run(&type, 3);
     is(written_rows(), 1, "slots and positions out of range write nothing");
+    is(swa_head[SLOTS], -7, "the slot behind the last is not touched");
     is(swa_pos[3][(POSITIONS - 1) % RING], POSITIONS - 1, "the last row of the table does");
     is(swa_head[3], -7, "a last token beyond the table leaves the head");
 }
@@ -180,7 +185,9 @@ static uint64_t fnv(const uint8_t *bytes, size_t count) {
 /* Expected bits were computed apart from this code, in doubles rounded after every operation. */
 static void norm(void) {
     struct ref_type type = bf16_type();
+    float x[DIM];
     type.kv_norm = true;
+    type.norm_eps = 0.25f;
     clear();
     request(0, 0, 1, 3, 0);
     state = 1;
@@ -188,13 +195,16 @@ static void norm(void) {
     for (int e = 0; e < DIM; e++) weight[e] = ref_float(0x3f000000 | next_random() >> 8);
     for (int i = 0; i < ROPE; i++)
         rope[3][i] = ref_float((i < ROPE / 2 ? 0x3f000000 : 0xbe800000) | next_random() >> 9);
+    for (int e = 0; e < DIM; e++) x[e] = ref_bf16_value(latent[0][e]);
+    ref_rms_norm(x, DIM, weight, 0.25f);
+    ok(fnv((uint8_t *)x, sizeof x) == 0x80b33a176e3215b1, "the norm, before any rounding");
     type.round_before_rope = true;
     run(&type, 1);
-    ok(fnv(rows + 3 * DIM * 2, DIM * 2) == 0xc2bd3b5f64c91399,
+    ok(fnv(rows + 3 * DIM * 2, DIM * 2) == 0x0aa70c78b5dc20f5,
        "norm, bf16, rotation: all 64 elements");
     type.round_before_rope = false;
     run(&type, 1);
-    ok(fnv(rows + 3 * DIM * 2, DIM * 2) == 0xe9191f007c83b77a, "rotation of the unrounded norm");
+    ok(fnv(rows + 3 * DIM * 2, DIM * 2) == 0x6b1afb2b75f65edf, "rotation of the unrounded norm");
     latent[0][7] = 0xff80;
     run(&type, 1);
     ok(element(0, 3, 7) == 0x7fff && (element(0, 3, 8) & 0x7fff) == 0, "an infinity makes zeros");
@@ -254,7 +264,7 @@ static void planes(void) {
 }
 
 int main(void) {
-    tap_plan(6 + 3 + 3 + 5 + 4 + 6 + 2);
+    tap_plan(6 + 4 + 4 + 5 + 5 + 6 + 2);
     placement();
     survival();
     refusals();
