@@ -156,8 +156,23 @@ typedef struct kvf_kernel_info {
     uint32_t params, params_bytes, block, shared;
     uint64_t ptx_bytes;           /* of its module */
     int registers, local_bytes;   /* as the driver says, or -1 */
+    const char *log;              /* the JIT's information log of its module, or empty */
 } kvf_kernel_info;
 KVF_API void kvf_kernel_describe(const kvf_kernel *kernel, kvf_kernel_info *out);
+
+/* One parameter of a kernel, so that generic callers can fill a parameter struct by name. */
+typedef struct kvf_param_info {
+    const char *name;          /* "latent" */
+    const char *type;          /* "ptr", "i32", "u32", "u64", "f32" */
+    const char *direction;     /* "in", "out", "inout", "value" */
+    const char *dtype, *shape; /* what a pointer points to, as the manifest says; "" for values */
+    uint32_t offset, size;     /* in the parameter struct */
+    uint32_t align;            /* of the address a pointer holds; 1 for values */
+    bool optional;             /* a pointer that may be null */
+} kvf_param_info;
+
+/* Parameter `index` of 0..params-1; KVF_ERROR_NOT_FOUND beyond. */
+KVF_API kvf_status kvf_kernel_param(const kvf_kernel *kernel, uint32_t index, kvf_param_info *out);
 
 /*
  * Launch on `stream`. `params` is the parameter struct of the generated header and `bytes` its
