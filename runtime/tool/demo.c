@@ -41,7 +41,7 @@ static bool open_type(struct demo *demo, uint32_t type) {
     struct demo_type *at = &demo->types[type];
     struct session *session = &demo->session;
     if (kvf_bundle_type(session->bundle, type, &at->info) ||
-        !manifest_type(&session->manifest, &at->info, &at->rules))
+        !rules_of_type(&session->rules, &at->info, &at->rules))
         return false;
     choose_layers(at);
     at->swa_write.present = at->state_reset.present = true;

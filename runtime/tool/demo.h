@@ -7,9 +7,10 @@
 #include "input.h"
 #include "mirror.h"
 
-#define DEMO_TYPES  8
-#define DEMO_LAYERS 3 /* of each type: the first, one in the middle, the last (draft layers too)   \
-                       */
+#define DEMO_TYPES 8
+#define DEMO_LAYERS                                                                                \
+    3 /* of each type: the first, one in the middle, the last (draft layers too)                   \
+       */
 
 /* A kernel of a layer type, and what became of it. */
 struct demo_kernel {

@@ -53,7 +53,7 @@ bool session_open(const struct options *options, struct session *out) {
     if (kvf_bundle_open(options->bundle, &out->bundle, &error))
         return session_fail("bundle", &error);
     if (kvf_bundle_model(out->bundle, &out->model)) return false;
-    if (!manifest_read(options->bundle, &out->manifest)) return false;
+    if (!rules_read(options->bundle, &out->rules)) return false;
     if (kvf_driver_open(options->driver, NULL, &out->driver, &error))
         return session_fail("driver", &error);
     if (!has_copies(out->driver) || !hold_context(out)) return false;
@@ -74,7 +74,7 @@ void session_close(struct session *session) {
         session->driver->cuDevicePrimaryCtxRelease_v2(0);
     }
     kvf_driver_close(session->driver);
-    manifest_free(&session->manifest);
+    rules_free(&session->rules);
     kvf_bundle_close(session->bundle);
     memset(session, 0, sizeof *session);
 }

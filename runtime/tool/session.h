@@ -8,8 +8,8 @@
 
 #include "driver.h"
 #include "kvforge.h"
-#include "manifest.h"
 #include "options.h"
+#include "rules.h"
 
 struct session {
     kvf_driver *driver;
@@ -17,7 +17,7 @@ struct session {
     kvf_bundle *bundle;
     kvf_library *library;
     kvf_model_info model;
-    struct manifest manifest;
+    struct rules rules;
     int context_held; /* the primary context of device 0 is retained and current */
 };
 

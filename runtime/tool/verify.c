@@ -109,24 +109,24 @@ static bool wanted(const char *filter, const char *name) {
 }
 
 /* The bundle may hold a kernel once for each target; each is verified once, on what was loaded. */
-static bool seen_before(const struct manifest *manifest, size_t index) {
-    const struct manifest_kernel *list = manifest->kernels, *at = &list[index];
+static bool seen_before(const struct rules *rules, size_t index) {
+    const struct rules_kernel *list = rules->kernels, *at = &list[index];
     for (size_t i = 0; i < index; i++)
         if (!strcmp(list[i].type, at->type) && !strcmp(list[i].name, at->name)) return true;
     return false;
 }
 
 static bool run_type(struct verify *verify, const struct options *options, uint32_t type) {
-    const struct manifest *manifest = &verify->session->manifest;
+    const struct rules *rules = &verify->session->rules;
     kvf_type_info info;
     struct subject subject = {.info = &info};
     if (kvf_bundle_type(verify->session->bundle, type, &info)) return false;
     if (!wanted(options->type, info.name)) return true;
-    if (!manifest_type(manifest, &info, &subject.rules)) return false;
-    for (size_t i = 0; i < manifest->kernel_count; i++) {
-        if (strcmp(manifest->kernels[i].type, info.name) || seen_before(manifest, i)) continue;
-        if (!wanted(options->kernel, manifest->kernels[i].name)) continue;
-        subject.kernel = manifest->kernels[i].name;
+    if (!rules_of_type(rules, &info, &subject.rules)) return false;
+    for (size_t i = 0; i < rules->kernel_count; i++) {
+        if (strcmp(rules->kernels[i].type, info.name) || seen_before(rules, i)) continue;
+        if (!wanted(options->kernel, rules->kernels[i].name)) continue;
+        subject.kernel = rules->kernels[i].name;
         if (!run_one(verify, &subject)) return false;
     }
     return true;

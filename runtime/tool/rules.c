@@ -1,4 +1,4 @@
-#include "manifest.h"
+#include "rules.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@ static bool text_is(json_t *model, const char *name, const char *text) {
     return value && !strcmp(value, text);
 }
 
-static void read_rules(json_t *model, struct manifest *out) {
+static void read_rules(json_t *model, struct rules *out) {
     out->paged = text_is(model, "window_mode", "paged");
-    out->rules = (struct ref_type){
+    out->model = (struct ref_type){
         .block = (uint32_t)json_integer_value(json_object_get(model, "block")),
         .drafts = (uint32_t)json_integer_value(json_object_get(model, "drafts")),
         .page_align = (uint32_t)json_integer_value(json_object_get(model, "page_align")),
@@ -41,7 +41,7 @@ static void copy_name(char *to, size_t bytes, json_t *object, const char *key) {
     snprintf(to, bytes, "%s", text ? text : "");
 }
 
-static bool read_kernels(json_t *modules, struct manifest *out) {
+static bool read_kernels(json_t *modules, struct rules *out) {
     size_t m, k, total = 0;
     json_t *module, *kernel;
     json_array_foreach(modules, m, module) total +=
@@ -50,7 +50,7 @@ static bool read_kernels(json_t *modules, struct manifest *out) {
     if (!out->kernels) return false;
     json_array_foreach(modules, m, module)
         json_array_foreach(json_object_get(module, "kernels"), k, kernel) {
-        struct manifest_kernel *at = &out->kernels[out->kernel_count++];
+        struct rules_kernel *at = &out->kernels[out->kernel_count++];
         copy_name(at->type, sizeof at->type, module, "type");
         copy_name(at->target, sizeof at->target, module, "target");
         copy_name(at->name, sizeof at->name, kernel, "name");
@@ -58,7 +58,7 @@ static bool read_kernels(json_t *modules, struct manifest *out) {
     return true;
 }
 
-bool manifest_read(const char *directory, struct manifest *out) {
+bool rules_read(const char *directory, struct rules *out) {
     char path[4096];
     json_error_t error;
     memset(out, 0, sizeof *out);
@@ -74,14 +74,13 @@ bool manifest_read(const char *directory, struct manifest *out) {
     return good || fail(directory, "there is no model in it, or memory is short");
 }
 
-void manifest_free(struct manifest *manifest) {
-    free(manifest->kernels);
-    memset(manifest, 0, sizeof *manifest);
+void rules_free(struct rules *rules) {
+    free(rules->kernels);
+    memset(rules, 0, sizeof *rules);
 }
 
-bool manifest_type(const struct manifest *manifest, const kvf_type_info *info,
-                   struct ref_type *out) {
-    *out = manifest->rules;
+bool rules_of_type(const struct rules *rules, const kvf_type_info *info, struct ref_type *out) {
+    *out = rules->model;
     out->format = ref_format_find(info->format);
     out->head_dim = info->head_dim;
     out->rope_dim = info->rope_dim;
