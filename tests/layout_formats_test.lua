@@ -169,9 +169,9 @@ tap.is(arena.envelope_bytes, 536832, "an envelope")
 tap.is(arena.chunk_bytes, 3220992, "a chunk")
 tap.is(arena.snapshot.bytes .. " " .. arena.snapshot.envelopes, "430080 1", "a snapshot")
 tap.is(arena.state.chunks .. " " .. arena.state.envelopes, "3 6", "request state")
-local index = arena.places[5]
-tap.is(index.type .. index.place .. index.plane, "csaindexindex_rows", "places in order")
-tap.is(index.offset .. " " .. index.layer_stride, "399168 4608", "index rows after 21 * 19008")
+local rows = arena.places[5]
+tap.is(rows.type .. rows.place .. rows.plane, "csaindexindex_rows", "places in order")
+tap.is(rows.offset .. " " .. rows.layer_stride, "399168 4608", "index rows after 21 * 19008")
 
 -- Nothing in a chunk, an envelope or a part overlaps, and all of it fits.
 local function disjoint(spans, size)
@@ -224,7 +224,8 @@ local function best_n(model)
       end
     end
   end
-  local w, e = (end_of.window + a.align - 1) // a.align * a.align, (end_of.block + a.align - 1) // a.align * a.align
+  local w, e = (end_of.window + a.align - 1) // a.align * a.align,
+    (end_of.block + a.align - 1) // a.align * a.align
   local low, high = math.floor(w / e), math.ceil(w / e)
   local share = { (w - low * e) / w, (high * e - w) / (high * e) }
   return share[1] <= share[2] and low or high, low
@@ -242,9 +243,11 @@ for _, format in ipairs { "bf16", "fp8_token", "fp8_ds_mla", "fp8_two_plane" } d
     end
   end
 end
-tap.ok(chose_high > 0, "n is the better of the two counts around w / e, in 48 models (" .. chose_high .. " times the upper)")
+tap.ok(chose_high > 0, "n is the better of the two counts around w / e, in 48 models (" .. chose_high
+  .. " times the upper)")
 for _, format in ipairs { "bf16", "fp8_token", "fp8_two_plane" } do
-  tap.ok(arena_good(flash(format, "fp4_index", "paged", "drafts = 3,")), "arena of " .. format .. " is sound")
+  tap.ok(arena_good(flash(format, "fp4_index", "paged", "drafts = 3,")), "arena of " .. format
+    .. " is sound")
 end
 tap.ok(arena_good(M), "and of fp8_ds_mla")
 tap.is(flash("bf16", "fp8_index", "ring").arena, nil, "no arena in ring mode")

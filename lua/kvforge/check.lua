@@ -227,7 +227,8 @@ function checker:type_rules(T, node, where, model)
     if rope < head and T.format then
       local size, text, allowed = layout.refusal(T.format, { nope = head - rope, rope = rope, head = head })
       local given = size == "rope" and rope or head - rope
-      rule(not size, "rope_dim", ("%s %s"):format(size == "rope" and "rope_dim" or "head_dim - rope_dim", text),
+      rule(not size, "rope_dim",
+        ("%s %s"):format(size == "rope" and "rope_dim" or "head_dim - rope_dim", text),
         fields.show(given), allowed)
     end
   end

@@ -35,7 +35,7 @@ In layers and draft_layers
   kv.alternate(n, "a", "b")  n times a layer a and a layer b
 ]]
 
--- Break `text` into lines of WIDTH columns, each after `indent` spaces.
+-- Break `text` into lines of at most WIDTH columns, each after `indent` spaces.
 local function wrap(text, indent)
   local lines, line = {}, ""
   for word in text:gmatch("%S+") do
@@ -84,7 +84,7 @@ return function()
   out[#out + 1] = lists
   out[#out + 1] = "Row formats\n"
   for _, name in ipairs(sorted_formats()) do
-    out[#out + 1] = ("  %-15s%s"):format(name, formats[name].meaning)
+    out[#out + 1] = ("  %-15s%s"):format(name, (wrap(formats[name].meaning, 17):gsub("^ +", "")))
   end
   out[#out + 1] = "\nRules between fields\n"
   for _, rule in ipairs(fields.rules) do out[#out + 1] = wrap(rule, 2) end
