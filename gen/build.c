@@ -152,7 +152,29 @@ struct module_times {
     int kernels;
 };
 
-/* Build every kernel that applies; appends the manifest's entries to the table at `kernels`. */
+/* Build one kernel: `template`, `type` and the variant on top; appends its entry to `kernels`. */
+static int build_kernel(struct build *b, struct ir_module *m, int template, int type, int kernels,
+                        struct module_times *times) {
+    lua_State *L = b->L;
+    double start = report_now();
+    lua_pushvalue(L, template);
+    lua_insert(L, -2);
+    lua_pushvalue(L, type);
+    lua_insert(L, -2);
+    ir_set_current(L, m);
+    int failed = call(b, "kvforge.kernel", "build", 3, 1);
+    ir_set_current(L, NULL);
+    if (failed) return 1;
+    double ms = report_now() - start;
+    times->build += ms;
+    times->kernels++;
+    lua_pushnumber(L, ms);
+    lua_setfield(L, -2, "build_ms");
+    lua_seti(L, kernels, luaL_len(L, kernels) + 1);
+    return 0;
+}
+
+/* Build every kernel the layer type has; appends the manifest's entries to the table `kernels`. */
 static int build_kernels(struct build *b, struct ir_module *m, int type, int kernels,
                          struct module_times *times) {
     lua_State *L = b->L;
@@ -162,22 +184,10 @@ static int build_kernels(struct build *b, struct ir_module *m, int type, int ker
         int template = lua_gettop(L);
         lua_pushvalue(L, template);
         lua_pushvalue(L, type);
-        if (call(b, "kvforge.kernel", "applies", 2, 1)) return 1;
-        bool applies = lua_toboolean(L, -1);
-        lua_settop(L, template);
-        if (applies) {
-            double start = report_now();
-            lua_pushvalue(L, type);
-            ir_set_current(L, m);
-            int failed = call(b, "kvforge.kernel", "build", 2, 1);
-            ir_set_current(L, NULL);
-            if (failed) return 1;
-            double ms = report_now() - start;
-            times->build += ms;
-            times->kernels++;
-            lua_pushnumber(L, ms);
-            lua_setfield(L, -2, "build_ms");
-            lua_seti(L, kernels, luaL_len(L, kernels) + 1);
+        if (call(b, "kvforge.kernel", "variants", 2, 1)) return 1;
+        for (lua_Integer v = 1; v <= luaL_len(L, template + 1); v++) {
+            lua_geti(L, template + 1, v);
+            if (build_kernel(b, m, template, type, kernels, times)) return 1;
         }
         lua_settop(L, template - 1);
     }

@@ -37,13 +37,62 @@ local function store_rotated(T, row, y, table_row)
   end
 end
 
+-- ---- where the row goes ----
+
+local ring = {}
+
+function ring.params(T) return {
+  value("tokens", u32), value("requests", u32), value("slots", u32), value("positions", u32),
+}, {
+  input("cu_tokens", i32, "[requests + 1]"), input("state_slot", i32, "[requests]"),
+}, {
+  planes(T.place.window, "out"), state(T, { "swa_pos", "swa_head" }, "out"),
+} end
+
+-- The ring's row, for a token that is among the last `ring` of its request.
+function ring.row(T, p, token, request, position)
+  local slot = p.state_slot:at(request):load():to(u32)
+  local last = p.cu_tokens:at(request):at(1):load()
+  return_if(slot:ge(p.slots) | (token:to(i32) + T.ring):lt(last))
+  local number = position % T.ring
+  local function finish()
+    array(p, "swa_pos", slot:to(u64)):at(number):store(position:to(i32))
+    when((token:to(i32) + 1):eq(last), function()
+      array(p, "swa_head", slot:to(u64)):store(((position + 1) % T.ring):to(i32))
+    end)
+  end
+  return rows(T.place.window, p, slot:to(u64), number:to(u64)), finish
+end
+
+local paged = {}
+
+function paged.params(T) return {
+  value("tokens", u32), value("requests", u32), value("pages", u32), value("positions", u32),
+  value("table_stride", u32),
+}, {
+  input("write_from", i32, "[requests]"), input("window_table", i32, "[requests][table_stride]"),
+}, {
+  planes(T.place.window, "out"),
+} end
+
+-- The row of the position's window block, if that is backed and not shared with another request.
+function paged.row(T, p, token, request, position)
+  local block = T.model.block
+  local shared_end = p.write_from:at(request):load()
+  return_if(position:to(i32):lt(shared_end) | (position // block):ge(p.table_stride))
+  local entry = request:to(u64) * p.table_stride:to(u64) + (position // block):to(u64)
+  local page = p.window_table:at(entry):load():to(u32)
+  return_if(page:ge(p.pages))
+  return rows(T.place.window, p, page:to(u64), (position % block):to(u64)), nil
+end
+
+local modes = { ring = ring, paged = paged }
+
 return kernel {
   name = "swa_write",
   job = "a token's latent: RMSNorm, RoPE, quantise, into its window row; position, ring head",
   block = 32 * TOKENS,
   grid = { per("tokens", TOKENS) },
-
-  applies = function(T) return T.model.window_mode == "ring" end,
 
   rules = function(T) return {
     { T.head_dim % 8 == 0, "head_dim must be a multiple of 8" },
@@ -51,41 +100,32 @@ return kernel {
     { T.nope_dim % 16 == 0, "head_dim - rope_dim must be a multiple of 16" },
   } end,
 
-  params = function(T) return {
-    value("tokens", u32), value("requests", u32), value("slots", u32), value("positions", u32),
-    input("latent", T.model.input_dtype, "[tokens][head_dim]", { align = 16, nc = true }),
-    stride("latent_stride", 16),
-    T.model.kv_norm and input("norm_weight", f32, "[head_dim]", { align = 16, nc = true }) or {},
-    input("rope", f32, "[positions][rope_dim]", { align = 16, nc = true }),
-    input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"),
-    input("cu_tokens", i32, "[requests + 1]"), input("state_slot", i32, "[requests]"),
-    planes(T.place.window, "out"), state(T, { "swa_pos", "swa_head" }, "out"),
-  } end,
+  params = function(T)
+    local counts, lists, places = modes[T.model.window_mode].params(T)
+    return {
+      counts,
+      input("latent", T.model.input_dtype, "[tokens][head_dim]", { align = 16, nc = true }),
+      stride("latent_stride", 16),
+      T.model.kv_norm and input("norm_weight", f32, "[head_dim]", { align = 16, nc = true }) or {},
+      input("rope", f32, "[positions][rope_dim]", { align = 16, nc = true }),
+      input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"),
+      lists, places,
+    }
+  end,
 
   build = function(T, p)
-    local ring = T.ring
     local token = block_id() * TOKENS + warp_id()
     return_if(token:ge(p.tokens))
     -- Unsigned comparisons: -1, the padding, is out of every range.
     local request = p.batch_id:at(token):load():to(u32)
     local position = p.position:at(token):load():to(u32)
     return_if(request:ge(p.requests) | position:ge(p.positions))
-    local slot = p.state_slot:at(request):load():to(u32)
-    local last = p.cu_tokens:at(request):at(1):load()
-    return_if(slot:ge(p.slots) | (token:to(i32) + ring):lt(last))
+    local row, finish = modes[T.model.window_mode].row(T, p, token, request, position)
 
     local latent = vectors.load(p.latent:bytes(token:to(u64) * p.latent_stride), T.head_dim)
     local nope, y = normalise(T, p, latent)
-    local ring_row = position % ring
-    local row = rows(T.place.window, p, slot:to(u64), ring_row:to(u64))
     quantise[T.format](T, row, nope)
     store_rotated(T, row, y, p.rope:at(position:to(u64) * T.rope_dim))
-
-    when(lane_id():eq(0), function()
-      array(p, "swa_pos", slot:to(u64)):at(ring_row):store(position:to(i32))
-      when((token:to(i32) + 1):eq(last), function()
-        array(p, "swa_head", slot:to(u64)):store(((position + 1) % ring):to(i32))
-      end)
-    end)
+    if finish then when(lane_id():eq(0), finish) end
   end,
 }

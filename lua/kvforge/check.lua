@@ -23,9 +23,10 @@ end
 -- The line of a node's field, or of its constructor.
 function checker:line(node, field)
   local info = self.book.info[node]
-  if not info then return 1 end
-  if not info.lines then info.lines = self.reader(info.constructor, info.line, info.nth) end
-  return info.lines[field] or info.line
+  if not info.lines then
+    info.line, info.lines = self.reader:call(info.constructor, info.line, info.nth)
+  end
+  return field and info.lines[field] or info.line
 end
 
 function checker:kind(value)
@@ -38,7 +39,7 @@ function checker:constructors()
   for _, node in ipairs(self.book.nodes) do
     local info = self.book.info[node]
     for _, fault in ipairs(info.faults) do
-      self:problem(info.line, "kv." .. info.constructor, nil, fault.rule,
+      self:problem(self:line(node), "kv." .. info.constructor, nil, fault.rule,
         fields.show(fault.given), fault.allowed)
     end
     self.faulty[node] = #info.faults > 0
@@ -183,13 +184,15 @@ function checker:layers_field(list, where, owner, field, types)
     self:problem(line, where, name, "an entry is not the name of a layer type",
       fields.show(entry), fields.allowed(field))
   end
+  local known = sorted_keys(types)
   for _, entry in ipairs(flat) do
-    if not types[entry] and not told[entry] then
-      local near = nearest(entry, sorted_keys(types))
+    -- Without any type that is an error of its own, and said already.
+    if #known > 0 and not types[entry] and not told[entry] then
+      local near = nearest(entry, known)
       told[entry] = true
       self:problem(line, where, name, "names no layer type"
         .. (near and ("; did you mean \"%s\"?"):format(near) or ""), fields.show(entry),
-        #sorted_keys(types) > 0 and table.concat(sorted_keys(types), ", ") or nil)
+        table.concat(known, ", "))
     end
   end
   if #flat > 4096 then
@@ -312,7 +315,7 @@ end
 
 function checker:model(node)
   if self:kind(node) ~= "model" then
-    self:problem(self.last_line, "spec", nil, "must return a model", fields.show(node),
+    self:problem(self.reader:last_return(), "spec", nil, "must return a model", fields.show(node),
       "return kv.model { ... }")
     return nil
   end
@@ -339,17 +342,16 @@ function checker:model(node)
 end
 
 --[[
-check(node, book, reader, last_line) -> M, problems
+check(node, book, reader) -> M, problems
 
-node       what the spec returned
-book       spec.lua's record of the run; reader: source.lua's, for lines
-last_line  where the spec ended
-M          model, types (by name), layers, draft_layers; valid only if `problems` is empty
-problems   array of { line, text }, in order of line
+node      what the spec returned
+book      spec.lua's record of the run; reader: source.lua's, for lines
+M         model, types (by name), layers, draft_layers; valid only if `problems` is empty
+problems  array of { line, text }, in order of line
 ]]
-return function(node, book, reader, last_line)
+return function(node, book, reader)
   local self = setmetatable({
-    book = book, reader = reader, last_line = last_line, problems = {}, seen = {}, faulty = {},
+    book = book, reader = reader, problems = {}, seen = {}, faulty = {},
   }, checker)
   self:constructors()
   local M = self:model(node)

@@ -1,13 +1,13 @@
 -- The kernel language: what a template sees, and how a template becomes a kernel.
 --
 -- A template is a Lua file that returns kernel { name, job, block, grid, params, build, ... }:
---   applies(T)    whether layer type T has this kernel (absent: every type)
+--   variants(T)   the kernels layer type T has of this template: an array of tables that name them
+--                 (absent: one, named like the template; empty: none)
 --   rules(T)      an array of { holds, "what T must be" }: shapes the template can build
---   params(T)     an array made by the functions of kvforge.kernel_params
+--   params(T, variant)  an array made by the functions of kvforge.kernel_params
 --   block         threads of a block
 --   grid          up to three of per("param", n), constant(n) or n
---   build(T, p)   emits the code; p holds the parameters by name
---   passes        another pass pipeline than the usual one
+--   build(T, p, variant)  emits the code; p holds the parameters by name
 -- T is the layer type as docs/manifest.md describes it, with T.model and T.place besides.
 local ir = require "ir"
 local params = require "kvforge.kernel_params"
@@ -73,15 +73,17 @@ local function grid_rule(part)
   return part
 end
 
-local function grid(template, T)
-  local parts = type(template.grid) == "function" and template.grid(T) or template.grid
+local function grid(template, T, variant)
+  local parts = type(template.grid) == "function" and template.grid(T, variant) or template.grid
   local out = {}
   for axis = 1, 3 do out[axis] = grid_rule(parts[axis] or 1) end
   return out
 end
 
-function kernel.applies(template, T)
-  return not template.applies or template.applies(T)
+-- The kernels a layer type has of a template.
+function kernel.variants(template, T)
+  if not template.variants then return { { name = template.name } } end
+  return template.variants(T)
 end
 
 -- What layer type T breaks of a template's shape rules, as an array of sentences.
@@ -94,22 +96,22 @@ function kernel.broken_rules(template, T)
 end
 
 -- Build one kernel into the open module; returns its entry in the manifest.
-function kernel.build(template, T)
+function kernel.build(template, T, variant)
   local broken = kernel.broken_rules(template, T)
   if #broken > 0 then error(("layer type '%s': %s"):format(T.name, broken[1]), 0) end
-  local entry = ("kvf_%s_%s"):format(T.name, template.name)
-  local list = params.flatten(template.params(T))
+  local entry = ("kvf_%s_%s"):format(T.name, variant.name)
+  local list = params.flatten(template.params(T, variant))
   local values = ir.begin_kernel(entry, template.block, params.for_ir(list))
   setmetatable(values, {
     __index = function(_, name) error("the kernel has no parameter '" .. tostring(name) .. "'", 2) end,
   })
-  template.build(T, values)
+  template.build(T, values, variant)
   ir.end_kernel()
   local described, bytes = params.for_manifest(list)
-  local shared = type(template.shared) == "function" and template.shared(T) or template.shared or 0
+  local shared = type(template.shared) == "function" and template.shared(T, variant) or template.shared or 0
   return {
-    name = template.name, entry = entry, params = described, params_bytes = bytes,
-    grid = grid(template, T), block = template.block, shared = shared,
+    name = variant.name, entry = entry, params = described, params_bytes = bytes,
+    grid = grid(template, T, variant), block = template.block, shared = shared,
   }
 end
 

@@ -14,4 +14,10 @@ function warp.sum(value) return reduce(value, function(a, b) return a + b end) e
 -- The maximum; a NaN loses against a number.
 function warp.max(value) return reduce(value, max) end
 
+-- The maximum over the eight lanes that share lane // 8.
+function warp.max_of_eight(value)
+  for _, distance in ipairs { 4, 2, 1 } do value = max(value, shuffle_xor(value, distance)) end
+  return value
+end
+
 return warp
