@@ -358,6 +358,10 @@ static int build_modules(struct build *b) {
             if (build_module(b, lua_gettop(L), targets[t])) return 1;
         lua_pop(L, 1);
     }
+    lua_pushvalue(L, b->model);
+    if (call(b, "kvforge.kernel", "common_type", 1, 1)) return 1;
+    for (int t = 0; t < count; t++)
+        if (build_module(b, lua_gettop(L), targets[t])) return 1;
     *current_work = 0;
     lua_settop(L, top);
     return 0;
