@@ -103,6 +103,28 @@ struct ref_swa_write {
 /* Write the window row of every token that survives the launch; see swa_write.c for the rules. */
 void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args);
 
+/* ---- tail_append (tail_append.c) ---- */
+
+/* Rows of a tail ring: what a group and its predecessor may need, and the drafts. */
+uint32_t ref_tail_ring(const struct ref_type *type);
+
+/*
+ * The main compressor's tails, or with dim = indexer.dim the indexer's. Inputs have dim columns,
+ * or 2 dim with overlap: then columns [0, dim) are stream b and [dim, 2 dim) stream a; without it
+ * there is stream a alone, and kb and zb are not read.
+ */
+struct ref_tail_append {
+    struct ref_batch batch; /* positions is not read */
+    uint32_t dim;
+    const uint8_t *kv, *score; /* [tokens][columns] of type->input */
+    uint64_t kv_stride, score_stride;
+    const float *ape;                /* [ratio][columns]; read only with ape_on_write */
+    struct ref_array ka, za, kb, zb; /* [tail ring][dim] of type->state a slot */
+    struct ref_array len;            /* int32 a slot */
+};
+
+void ref_tail_append(const struct ref_type *type, const struct ref_tail_append *args);
+
 /* ---- state_reset (state_reset.c) ---- */
 
 /* An array of int32 that a reset fills: `count` a slot, all set to `value`. */

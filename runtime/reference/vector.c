@@ -30,6 +30,10 @@ void ref_rotate(float *x, uint32_t rope_dim, const float *table) {
     }
 }
 
+float ref_one_nan(float x) {
+    return isnan(x) ? ref_float(0x7fffffff) : x;
+}
+
 void ref_round_bf16(float *x, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) x[i] = ref_bf16_value(ref_bf16(x[i]));
 }

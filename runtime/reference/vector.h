@@ -21,6 +21,9 @@ void ref_rms_norm(float *x, uint32_t count, const float *weight, float eps);
  */
 void ref_rotate(float *x, uint32_t rope_dim, const float *table);
 
+/* The chip's arithmetic has one NaN, 0x7fffffff; what is stored as binary32 must have its bits. */
+float ref_one_nan(float x);
+
 /* Every element to bfloat16 and back. */
 void ref_round_bf16(float *x, uint32_t count);
 
