@@ -40,8 +40,8 @@ tap.ok(same, "20,000 random doubles read back as they were")
 
 -- ---- reading ----
 
-local value, lines = json.decode ' {"a": [1, -2.5e1, true,
-  null],\n "b": {"c":\n "\\u00e9\\ud83d\\ude00\\/"}} \n'
+local value, lines = json.decode(
+  ' {"a": [1, -2.5e1, true, null],\n "b": {"c":\n "\\u00e9\\ud83d\\ude00\\/"}} \n')
 tap.is(value.a[1], 1, "an integer")
 tap.is(math.type(value.a[2]), "integer", "a float that is whole becomes an integer")
 tap.is(value.a[2], -25, "with its value")
