@@ -10,17 +10,6 @@ uint32_t ref_tail_ring(const struct ref_type *type) {
     return (1 + type->overlap) * type->ratio + type->drafts;
 }
 
-static float load(enum ref_dtype dtype, const uint8_t *from, uint32_t column) {
-    uint16_t half;
-    float value;
-    if (dtype == REF_F32) {
-        memcpy(&value, from + 4 * (size_t)column, 4);
-        return value;
-    }
-    memcpy(&half, from + 2 * (size_t)column, 2);
-    return ref_bf16_value(half);
-}
-
 /* Store a number; where the dtype stays the same and nothing was added its bits are kept. */
 static void store(const struct ref_type *type, uint8_t *to, uint32_t index, const uint8_t *from,
                   uint32_t column, const float *add) {
@@ -29,7 +18,7 @@ static void store(const struct ref_type *type, uint8_t *to, uint32_t index, cons
         memcpy(to + size * index, from + size * column, size);
         return;
     }
-    float value = load(type->input, from, column);
+    float value = ref_element(type->input, from, column);
     if (add) value = ref_one_nan(value + add[column]);
     uint16_t half = ref_bf16(value);
     memcpy(to + size * index, type->state == REF_F32 ? (void *)&value : (void *)&half, size);
