@@ -12,7 +12,7 @@ local function page(format, rows, sizes, align)
   return layout.place("window", "window_block", rows, format, sizes or latent, align or 32)
 end
 
-tap.plan(80)
+tap.plan(83)
 
 -- ---- bytes of a row and of a page ----
 
@@ -160,6 +160,21 @@ M = flash("fp8_ds_mla", "fp8_index", "paged", "page_align = 576,")
 tap.is(M.types[3].place.window.page_bytes, 74880, "74,880 bytes a 128-row page")
 tap.is(#M.types[3].state, 0, "a window layer has no state in paged mode")
 tap.is(M.types[1].state[1].name, "tail_ka", "a compressed one has its tails")
+
+-- ---- tails ----
+
+local function tails(extra)
+  local names = {}
+  for i, array in ipairs(flash("fp8_ds_mla", "fp8_index", "paged", extra).types[2].state) do
+    names[i] = array.name .. " " .. array.dtype .. " " .. table.concat(array.shape, "x")
+  end
+  return table.concat(names, ", ")
+end
+tap.is(tails "", "tail_ka f32 128x512, tail_za f32 128x512, tail_len i32 ", "tails as the model keeps them")
+tap.is(tails "state_dtype = \"bf16\", drafts = 3,",
+  "tail_ka bf16 131x512, tail_za bf16 131x512, tail_len i32 ", "narrower, with room for drafts")
+tap.is(tails "online = true,",
+  "tail_max f32 512, tail_sum f32 512, tail_acc f32 512, tail_len i32 ", "as a running softmax")
 
 -- ---- the arena, as its definition works it out for Flash ----
 
