@@ -45,10 +45,11 @@ return kernel {
     local request = p.batch_id:at(token):load():to(u32)
     local position = p.position:at(token):load()
     local live = request:lt(p.requests) & position:ge(0)
+    -- With an indexer translate_pack counts the entries.
     local function counts(window, entries)
       when(lane_id():eq(0), function()
         p.window_count:at(token):store(window)
-        if entries then p.entry_count:at(token):store(entries) end
+        if not T.indexer then p.entry_count:at(token):store(entries) end
       end)
     end
     when(~live, function() counts(0, 0) end)
@@ -62,7 +63,7 @@ return kernel {
     local row_of = window_row(T, p, request)
     loop(u32, lane_id(), window, 32, function(i) out:at(i):store(row_of(first + i)) end)
     if not has_entries(T) then
-      counts(window:to(i32), not T.indexer and 0 or nil)
+      counts(window:to(i32), 0)
       return
     end
     local entries = imin(seen // T.ratio, p.list_stride - window)

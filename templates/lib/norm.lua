@@ -4,14 +4,17 @@ local warp = require "warp"
 
 local norm = {}
 
+local function add(sum, value)
+  if is_value(sum) then return sum + value end
+  return value
+end
+
 -- The sum of squares: each lane adds its elements in order, then the lanes meet in warp.sum's tree.
 local function sum_of_squares(x, elements)
   local count, sum = vectors.count(elements), nil
   for step = 0, #x do
     local before = step == 0 and 0.0 or sum
-    for _, value in ipairs(x[step]) do
-      if sum then sum = sum + value * value else sum = value * value end
-    end
+    for _, value in ipairs(x[step]) do sum = add(sum, value * value) end
     sum = vectors.choose(vectors.within(step, 0, count), sum, before)
   end
   return warp.sum(sum)
