@@ -1,40 +1,25 @@
 -- swa_write: a token's latent into its window row. One warp a token, four tokens a block.
 local vectors = require "vectors"
 local norm = require "norm"
-local rope = require "rope"
-local quantise = require "quantise"
+local latent = require "latent"
 
 local TOKENS = 4
 
 -- The latent in f32, normalised if the model does that, and how it reaches the stored row:
 -- `nope` as bf16, `rotated` as the f32 that RoPE starts from.
-local function normalise(T, p, latent)
+local function normalise(T, p, x)
   local m = T.model
+  local y = latent.widen(x)
   if not m.kv_norm and m.input_dtype == bf16 then
     -- The bits are copied, a NaN's too.
-    return latent, vectors.map(latent, function(x) return x:to(f32) end)
+    return x, y
   end
-  local y = vectors.map(latent, function(x) return x:to(f32) end)
   if m.kv_norm then
     y = norm.rms(y, vectors.load(p.norm_weight, T.head_dim), T.head_dim, m.norm_eps)
   end
-  local rounded = vectors.map(y, function(x) return x:to(bf16) end)
-  if m.round_before_rope then y = vectors.map(rounded, function(x) return x:to(f32) end) end
+  local rounded = latent.round(y)
+  if m.round_before_rope then y = latent.widen(rounded) end
   return rounded, y
-end
-
--- Rotate the row's last rope_dim elements and store them.
-local function store_rotated(T, row, y, table_row)
-  local first, count = vectors.count(T.nope_dim), vectors.count(T.rope_dim)
-  for step = 0, #y do
-    vectors.where(vectors.within(step, first, count), function()
-      local v = lane_id() + 32 * step - first
-      local cos, sin = rope.angles(table_row, T.rope_dim, v)
-      local out = {}
-      for e, value in ipairs(rope.rotate(y[step], cos, sin)) do out[e] = value:to(bf16) end
-      row:field("rope"):at(v * 8):store(out)
-    end)
-  end
 end
 
 -- ---- where the row goes ----
@@ -122,10 +107,9 @@ return kernel {
     return_if(request:ge(p.requests) | position:ge(p.positions))
     local row, finish = modes[T.model.window_mode].row(T, p, token, request, position)
 
-    local latent = vectors.load(p.latent:bytes(token:to(u64) * p.latent_stride), T.head_dim)
-    local nope, y = normalise(T, p, latent)
-    quantise[T.format](T, row, nope)
-    store_rotated(T, row, y, p.rope:at(position:to(u64) * T.rope_dim))
+    local x = vectors.load(p.latent:bytes(token:to(u64) * p.latent_stride), T.head_dim)
+    local nope, y = normalise(T, p, x)
+    latent.store(T, row, nope, y, p.rope:at(position:to(u64) * T.rope_dim))
     if finish then when(lane_id():eq(0), finish) end
   end,
 }

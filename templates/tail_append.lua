@@ -26,7 +26,7 @@ end
 -- Convert and store one vector; a vector of f32 is four elements, of bf16 eight: 16 bytes a store.
 local function store(T, to, x)
   local y = {}
-  for e, value in ipairs(x) do y[e] = value:type() == T.model.state_dtype and value or value:to(T.model.state_dtype) end
+  for e, value in ipairs(x) do y[e] = value:to(T.model.state_dtype) end
   to:store(y)
 end
 

@@ -263,8 +263,43 @@ static void planes(void) {
     same(rotated[3] + 4 * ROPE * 2, &latent[0][NOPE], ROPE * 2, "and the rope plane");
 }
 
+/* Paged mode: blocks of 8 rows found through the table; pages that are not backed are skipped. */
+static void paged(void) {
+    struct ref_type type = bf16_type();
+    int32_t table[2][3] = {{2, -1, 1}, {SLOTS, 0, -2}}, write_from[2] = {3, 0};
+    struct ref_swa_write_paged args = {
+        .batch = {TOKENS, 2, 0, POSITIONS, batch_id, position, cu_tokens, NULL},
+        .latent = (uint8_t *)latent,
+        .latent_stride = sizeof latent[0],
+        .rope = rope[0],
+        .write_from = write_from,
+        .window_table = table[0],
+        .pages = SLOTS,
+        .table_stride = 3,
+        .window = {.plane = {{rows, PAGE}}, .rows = RING},
+    };
+    type.block = RING;
+    clear();
+    request(0, 0, 20, 2, -1);  /* positions 2..21 in blocks 0, 1, 2 */
+    request(1, 20, 31, 6, -1); /* 6..16 */
+    ref_swa_write_paged(&type, &args);
+    ok(element(2, 2, 0) == 0xa5a5 && element(2, 3, 0) == latent[1][0] &&
+           element(2, 7, 0) == latent[5][0],
+       "rows of the first block from write_from on");
+    ok(element(1, 0, 0) == latent[14][0] && element(1, 5, 0) == latent[19][0] &&
+           element(1, 6, 0) == 0xa5a5,
+       "the block in between is not backed, the next one is");
+    ok(element(0, 0, 0) == latent[22][0] && element(0, 7, 0) == latent[29][0],
+       "a page beyond the pool is skipped, as is a negative one");
+    int touched = 0;
+    for (int page = 0; page <= SLOTS; page++)
+        for (int r = 0; r < RING; r++) touched += element(page, r, 0) != 0xa5a5;
+    is(touched, 5 + 6 + 8, "and nothing else is written");
+    ok(written_rows() == 0 && swa_head[0] == -7, "there is neither position nor head");
+}
+
 int main(void) {
-    tap_plan(6 + 4 + 4 + 5 + 5 + 6 + 2);
+    tap_plan(6 + 4 + 4 + 5 + 5 + 6 + 2 + 5);
     placement();
     survival();
     refusals();
@@ -272,5 +307,6 @@ int main(void) {
     norm();
     inputs();
     planes();
+    paged();
     return tap_done();
 }

@@ -57,7 +57,7 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(88)
+tap.plan(92)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 
@@ -65,9 +65,11 @@ tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 
 one("wrong syntax", "local kv = \nreturn }", "dir/bad.lua:2:", "unexpected symbol")
 one("an unfinished string", "local s = \"abc\nreturn 1", "dir/bad.lua:1:", "unfinished string")
-one("no model", "local kv = require \"kvforge\"\nreturn 7", "dir/bad.lua:2:", "must return a model", "given 7")
+one("no model", "local kv = require \"kvforge\"\nreturn 7", "dir/bad.lua:2:", "must return a model",
+  "given 7")
 one("nothing returned", "local kv = require \"kvforge\"", "must return a model", "given nothing")
-one("a layer type returned", "local kv = require \"kvforge\"\nreturn kv.layer_type {}", "must return a model")
+one("a layer type returned", "local kv = require \"kvforge\"\nreturn kv.layer_type {}",
+  "must return a model")
 one("an empty text", "", "must return a model")
 one("bytecode", string.dump(function() return 1 end), "binary chunk")
 one("a text too long", "--" .. ("x"):rep(1 << 21), "longer than 1048576 bytes")
@@ -119,7 +121,8 @@ change("an unknown field", { model = "pagealign = 32," }, "dir/bad.lua:6: model:
   "unknown", "did you mean \"page_align\"?")
 change("an unknown field of a layer type", { csa = "ration = 4, ratio = 4" },
   "dir/bad.lua:10: layer type \"csa\": field \"ration\"", "did you mean \"ratio\"?")
-change("an unknown field of no resemblance", { model = "zzzzzzzzzz = 1," }, "unknown", "allowed name, heads")
+change("an unknown field of no resemblance", { model = "zzzzzzzzzz = 1," }, "unknown",
+  "allowed name, heads")
 change("an unknown field of an indexer", { indexer = "heads = 4, dim = 64, topk = 8, topq = 1" },
   "layer type \"csa\": indexer: field \"topq\"", "did you mean \"topk\"?")
 change("a field that only kv.yarn has", { rope = "kv.rope { theta = 1e4, factor = 2 }" },
@@ -149,7 +152,8 @@ change("no target", { model = "targets = {}," }, "at least one")
 -- ---- shapes ----
 
 local function shape(name, head, rope, ...)
-  change(name, { latent = ("\n  head_dim = %s,\n  rope_dim = %s,\n  window = 16, format = \"fp8_token\""):format(head, rope),
+  local latent = "\n  head_dim = %s,\n  rope_dim = %s,\n  window = 16, format = \"fp8_token\""
+  change(name, { latent = latent:format(head, rope),
     types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope } }", layers = "{ \"swa\" }" }, ...)
 end
 shape("head_dim 576", 576, 64, "dir/bad.lua:4: layer type \"swa\": field \"head_dim\"",
@@ -162,16 +166,20 @@ shape("rope_dim too large", 128, 128, "dir/bad.lua:5:", "must be below head_dim"
 shape("rope_dim of no whole vectors", 128, 68, "16-byte vectors", "given 60")
 shape("nope of no whole vectors", 128, 56, "16-byte vectors", "given 72")
 change("a scale block that does not divide", { latent = parts.latent:gsub("fp8_token", "fp8_ds_mla")
-  :gsub("rope_dim = 64", "rope_dim = 32"), types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope } }",
+  :gsub("rope_dim = 64", "rope_dim = 32"),
+    types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope } }",
   layers = "{ \"swa\" }" }, "multiple of the scale's block", "given 96", "multiples of 64")
 change("a block not a multiple of a ratio", { csa = "ratio = 48" }, "field \"ratio\"",
   "given 48 with block 128")
 change("a group of one token", { csa = "ratio = 1" }, "field \"ratio\"", "given 1")
-change("overlap without a ratio", { types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope, overlap = true } }",
+change("overlap without a ratio",
+  { types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope, overlap = true } }",
   layers = "{ \"swa\" }" }, "field \"overlap\": needs a ratio")
-change("an indexer narrower than RoPE", { indexer = "heads = 4, dim = 32, topk = 8" }, "field \"dim\"", "at least 64")
+change("an indexer narrower than RoPE", { indexer = "heads = 4, dim = 32, topk = 8" }, "field \"dim\"",
+  "at least 64")
 change("a window beyond every position", { latent = parts.latent:gsub("16", "8192", 1) ,
-  types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope } }", layers = "{ \"swa\" }" }, "max_positions")
+  types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope } }", layers = "{ \"swa\" }" },
+    "max_positions")
 change("a running softmax with drafts", { model = "online = true, drafts = 1," }, "field \"online\"")
 change("a checkpoint inside a block", { block = "block = 256,", model = "checkpoint = 384," },
   "field \"checkpoint\"", "multiples of 256")
@@ -179,14 +187,24 @@ change("a checkpoint inside a block", { block = "block = 256,", model = "checkpo
 -- ---- types and layers ----
 
 change("empty types", { types = "{}" }, "field \"types\"", "an empty table")
-change("a layer naming no type", { layers = "{ \"swa\", \"csaa\" }" }, "field \"layers\": names no layer type",
+change("a layer naming no type", { layers = "{ \"swa\", \"csaa\" }" },
+  "field \"layers\": names no layer type",
   "did you mean \"csa\"?", "allowed csa, swa")
 change("a type that is no layer type", { types = "{ swa = { ratio = 0 } }", layers = "{ \"swa\" }" },
   "layer type \"swa\"", "kv.layer_type")
-change("a type with a bad name", { types = "{ [\"S W\"] = kv.layer_type { latent, ratio = 0, rope = rope } }",
+change("a type with a bad name",
+  { types = "{ [\"S W\"] = kv.layer_type { latent, ratio = 0, rope = rope } }",
   layers = "{ \"S W\" }" }, "must be an identifier")
 change("a type called common", { types = "{ common = kv.layer_type { latent, ratio = 0, rope = rope } }",
   layers = "{ \"common\" }" }, "taken")
+
+change("a layer that is a number", { layers = "{ \"swa\", 4 }" }, "field \"layers\"", "given 4")
+change("a group that holds itself", { head = "local g = kv.of(\"swa\", 1)\ng[2] = g\ng[3] = g",
+  layers = "{ g }" }, "field \"layers\": has too many entries", "4096 layers")
+change("groups of groups of groups", { head = "local g = kv.of(kv.of(kv.of(\"swa\", 90), 90), 90)",
+  layers = "{ g }" }, "has too many entries")
+change("too many layers", { layers = "{ kv.of(\"swa\", 4097) }" }, "kv.of: the count", "given 4097",
+  "0 to 4096")
 
 -- ---- several errors in one file ----
 

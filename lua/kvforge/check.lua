@@ -9,6 +9,7 @@ local checker = {}
 checker.__index = checker
 
 local MAX_TYPES = 32
+local MAX_LAYERS = 4096
 
 -- Add an error. `given` and `allowed` are texts, or nil to leave them out.
 function checker:problem(line, where, field, rule, given, allowed)
@@ -43,6 +44,7 @@ function checker:constructors()
         fields.show(fault.given), fault.allowed)
     end
     self.faulty[node] = #info.faults > 0
+    if info.kind == "layers" and self.faulty[node] then self.faulty_groups = true end
   end
 end
 
@@ -157,19 +159,25 @@ function checker:list_field(list, where, owner, field)
   return kept
 end
 
-local function flatten(self, list, flat, bad)
+-- Collect the names of a list and of the groups in it into `flat`, anything else into `bad`. A hostile
+-- spec can put a group into itself: `left` entries may be looked at. Returns how many are left, below
+-- zero if they were not enough.
+local function flatten(self, list, flat, bad, left)
+  left = left - #list
+  if left < 0 then return left end
   for _, key in ipairs(sorted_keys(list)) do
     local entry = list[key]
     if math.type(key) ~= "integer" then
       bad[#bad + 1] = key
     elseif self:kind(entry) == "layers" then
-      flatten(self, entry, flat, bad)
-    elseif type(entry) == "string" then
-      flat[#flat + 1] = entry
+      left = flatten(self, entry, flat, bad, left)
+      if left < 0 then return left end
     else
-      bad[#bad + 1] = entry
+      local into = type(entry) == "string" and flat or bad
+      into[#into + 1] = entry
     end
   end
+  return left
 end
 
 function checker:layers_field(list, where, owner, field, types)
@@ -179,7 +187,11 @@ function checker:layers_field(list, where, owner, field, types)
     return {}
   end
   local flat, bad, told = {}, {}, {}
-  flatten(self, self:kind(list) == "layers" and { list } or list, flat, bad)
+  local list_of_groups = self:kind(list) == "layers" and { list } or list
+  if flatten(self, list_of_groups, flat, bad, 2 * MAX_LAYERS) < 0 or #flat > MAX_LAYERS then
+    self:problem(line, where, name, "has too many entries", nil, ("%d layers"):format(MAX_LAYERS))
+    return {}
+  end
   for _, entry in ipairs(bad) do
     self:problem(line, where, name, "an entry is not the name of a layer type",
       fields.show(entry), fields.allowed(field))
@@ -195,10 +207,7 @@ function checker:layers_field(list, where, owner, field, types)
         table.concat(known, ", "))
     end
   end
-  if #flat > 4096 then
-    self:problem(line, where, name, "too many layers", fields.show(#flat), "at most 4096")
-  end
-  if field.required and #flat == 0 and #bad == 0 then
+  if field.required and #flat == 0 and #bad == 0 and not self.faulty_groups then
     self:problem(line, where, name, "must name at least one layer")
   end
   return flat
@@ -218,7 +227,8 @@ function checker:type_rules(T, node, where, model)
     if rope < head and T.format then
       local size, text, allowed = layout.refusal(T.format, { nope = head - rope, rope = rope, head = head })
       local given = size == "rope" and rope or head - rope
-      rule(not size, "rope_dim", ("%s %s"):format(size == "rope" and "rope_dim" or "head_dim - rope_dim", text),
+      rule(not size, "rope_dim",
+        ("%s %s"):format(size == "rope" and "rope_dim" or "head_dim - rope_dim", text),
         fields.show(given), allowed)
     end
   end

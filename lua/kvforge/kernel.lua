@@ -101,7 +101,8 @@ function kernel.build(template, T, variant)
   if #broken > 0 then error(("layer type '%s': %s"):format(T.name, broken[1]), 0) end
   local entry = ("kvf_%s_%s"):format(T.name, variant.name)
   local list = params.flatten(template.params(T, variant))
-  local values = ir.begin_kernel(entry, template.block, params.for_ir(list))
+  local block = type(template.block) == "function" and template.block(T, variant) or template.block
+  local values = ir.begin_kernel(entry, block, params.for_ir(list))
   setmetatable(values, {
     __index = function(_, name) error("the kernel has no parameter '" .. tostring(name) .. "'", 2) end,
   })
@@ -111,7 +112,7 @@ function kernel.build(template, T, variant)
   local shared = type(template.shared) == "function" and template.shared(T, variant) or template.shared or 0
   return {
     name = variant.name, entry = entry, params = described, params_bytes = bytes,
-    grid = grid(template, T, variant), block = template.block, shared = shared,
+    grid = grid(template, T, variant), block = block, shared = shared,
   }
 end
 

@@ -60,7 +60,7 @@ local function repeated(book, name, count, ...)
   local info = note(book, "layers", name, node)
   local names = table.pack(...)
   if math.type(count) ~= "integer" or count < 0 or count > spec.MAX_LAYERS then
-    fault(info, "the count must be an integer", count, "0 to " .. spec.MAX_LAYERS)
+    fault(info, "the count is not an integer in range", count, "0 to " .. spec.MAX_LAYERS)
     count = 0
   end
   if names.n == 0 then fault(info, "needs the name of a layer type", nil) end

@@ -30,6 +30,9 @@ enum ref_format {
     REF_FORMATS
 };
 
+#define REF_MAX_DIM   4096 /* elements of the longest vector a reference takes */
+#define REF_MAX_RATIO 256
+
 enum ref_dtype { REF_F32, REF_BFLOAT };
 
 /* The sizes and rules of one layer type that a reference needs. */
@@ -109,6 +112,76 @@ struct ref_swa_write {
 
 /* Write the window row of every token that survives the launch; see swa_write.c for the rules. */
 void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args);
+
+/*
+ * Paged mode: pages are window blocks of `block` rows, found through window_table; a page outside
+ * [0, pages) is not backed and skipped, and so is a position below the request's write_from. There
+ * is no ring: every token of a launch is written. batch.state_slot is not read.
+ */
+struct ref_swa_write_paged {
+    struct ref_batch batch;
+    const uint8_t *latent;
+    uint64_t latent_stride;
+    const float *norm_weight, *rope;
+    const int32_t *write_from;   /* [requests] */
+    const int32_t *window_table; /* [requests][table_stride] */
+    uint32_t pages, table_stride;
+    struct ref_place window; /* rows = block */
+};
+
+void ref_swa_write_paged(const struct ref_type *type, const struct ref_swa_write_paged *args);
+
+/* ---- tail_append (tail_append.c) ---- */
+
+/* Rows of a tail ring: what a group and its predecessor may need, and the drafts. */
+uint32_t ref_tail_ring(const struct ref_type *type);
+
+/*
+ * The main compressor's tails, or with dim = indexer.dim the indexer's. Inputs have dim columns,
+ * or 2 dim with overlap: then columns [0, dim) are stream b and [dim, 2 dim) stream a; without it
+ * there is stream a alone, and kb and zb are not read.
+ */
+struct ref_tail_append {
+    struct ref_batch batch; /* positions is not read */
+    uint32_t dim;
+    const uint8_t *kv, *score; /* [tokens][columns] of type->input */
+    uint64_t kv_stride, score_stride;
+    const float *ape;                /* [ratio][columns]; read only with ape_on_write */
+    struct ref_array ka, za, kb, zb; /* [tail ring][dim] of type->state a slot */
+    struct ref_array len;            /* int32 a slot */
+};
+
+void ref_tail_append(const struct ref_type *type, const struct ref_tail_append *args);
+
+/* ---- compress (compress.c) ---- */
+
+/*
+ * The main compressor, or the indexer's: then dim = indexer.dim, `index` is true, the tails are
+ * its own, and rows are stored as REF_FP8_INDEX or REF_FP4_INDEX. Inputs are shaped as for
+ * tail_append, which must run after this.
+ */
+struct ref_compress {
+    struct ref_batch batch;
+    uint32_t dim;
+    enum ref_format format; /* of the stored rows */
+    bool index;
+    const uint8_t *kv, *score; /* [tokens][columns] of type->input */
+    uint64_t kv_stride, score_stride;
+    const float *ape;           /* [ratio][columns] */
+    const float *norm_weight;   /* [dim] */
+    const float *rope;          /* [positions][rope_dim] */
+    const int32_t *write_from;  /* [requests]: entries that complete below it are not written */
+    const int32_t *block_table; /* [requests][table_stride]: pages; outside [0, pages): skipped */
+    uint32_t pages, table_stride;
+    struct ref_array ka, za, kb, zb; /* tails, read */
+    struct ref_place place;          /* pages of block / ratio rows, written */
+};
+
+void ref_compress(const struct ref_type *type, const struct ref_compress *args);
+
+/* The weighted means of the group that token t completes, before any rounding; for tests. */
+void ref_compress_pool(const struct ref_type *type, const struct ref_compress *args, uint32_t t,
+                       float *pooled);
 
 /* ---- state_reset (state_reset.c) ---- */
 

@@ -68,7 +68,7 @@ void batch_set(const struct batch *batch, const struct batch_device *device, uin
     call_set(call, "tokens", batch->tokens);
     call_set(call, "requests", batch->requests);
     call_set(call, "slots", slots);
-    call_set(call, "positions", positions);
+    if (call_has(call, "positions")) call_set(call, "positions", positions);
     call_set(call, "batch_id", buffer_address(&device->batch_id));
     call_set(call, "position", buffer_address(&device->position));
     call_set(call, "cu_tokens", buffer_address(&device->cu_tokens));

@@ -22,19 +22,54 @@ static void choose_layers(struct demo_type *at) {
             at->layers[at->driven++] = wish[i];
 }
 
-static bool make_tables(struct demo *demo, struct demo_type *at, uint32_t type) {
-    struct session *session = &demo->session;
-    size_t rope = 4 * (size_t)SCHEDULE_POSITIONS * at->rules.rope_dim;
+static bool make_weights(struct demo *demo, const char *name, size_t count, struct buffer *out) {
+    if (!buffer_create(&demo->session, name, 4 * count, false, out)) return false;
+    input_weight(&demo->random, false, (float *)(void *)buffer_data(out), (uint32_t)count);
+    return buffer_upload(&demo->session, out);
+}
+
+static bool make_rope(struct demo *demo, struct demo_type *at, uint32_t type) {
+    size_t bytes = 4 * (size_t)SCHEDULE_POSITIONS * at->rules.rope_dim;
     kvf_error error;
-    if (!buffer_create(session, "rope", rope, false, &at->rope) ||
-        !buffer_create(session, "norm_weight", 4 * (size_t)at->rules.head_dim, false, &at->weight))
-        return false;
-    if (kvf_rope_table(session->bundle, type, SCHEDULE_POSITIONS,
+    if (!buffer_create(&demo->session, "rope", bytes, false, &at->rope)) return false;
+    if (kvf_rope_table(demo->session.bundle, type, SCHEDULE_POSITIONS,
                        (float *)(void *)buffer_data(&at->rope), &error))
         return session_fail("rope table", &error);
-    input_weight(&demo->random, false, (float *)(void *)buffer_data(&at->weight),
-                 at->rules.head_dim);
-    return buffer_upload(session, &at->rope) && buffer_upload(session, &at->weight);
+    return buffer_upload(&demo->session, &at->rope);
+}
+
+static bool make_tables(struct demo *demo, struct demo_type *at, uint32_t type) {
+    size_t rows = (size_t)at->rules.ratio * (1 + at->rules.overlap);
+    return make_rope(demo, at, type) &&
+           make_weights(demo, "norm_weight", at->rules.head_dim, &at->weight) &&
+           make_weights(demo, "ape", rows * at->rules.head_dim, &at->ape) &&
+           make_weights(demo, "ape", rows * at->info.indexer_dim, &at->index_ape);
+}
+
+static int find_job(const char *name) {
+    int job = 0;
+    while (job < DEMO_JOBS && strcmp(demo_job_names[job], name) != 0) job++;
+    return job;
+}
+
+/* Every kernel of the type that the bundle has. One that the demo cannot drive is a failure. */
+static bool open_kernels(struct demo *demo, struct demo_type *at) {
+    const struct rules *rules = &demo->session.rules;
+    for (size_t i = 0; i < rules->kernel_count; i++) {
+        if (strcmp(rules->kernels[i].type, at->info.name) != 0) continue;
+        int job = find_job(rules->kernels[i].name);
+        if (job == DEMO_JOBS) {
+            fprintf(stderr, "kvforge-run: the demo does not know how to drive %s/%s\n",
+                    at->info.name, rules->kernels[i].name);
+            return false;
+        }
+        struct demo_kernel *kernel = &at->kernels[job];
+        if (kernel->present) continue; /* for another target */
+        kernel->present = true;
+        if (!call_open(&demo->session, at->info.name, demo_job_names[job], &kernel->call))
+            return false;
+    }
+    return true;
 }
 
 static bool open_type(struct demo *demo, uint32_t type) {
@@ -44,10 +79,7 @@ static bool open_type(struct demo *demo, uint32_t type) {
         !rules_of_type(&session->rules, &at->info, &at->rules))
         return false;
     choose_layers(at);
-    at->swa_write.present = at->state_reset.present = true;
-    return make_tables(demo, at, type) &&
-           call_open(session, at->info.name, "swa_write", &at->swa_write.call) &&
-           call_open(session, at->info.name, "state_reset", &at->state_reset.call);
+    return !at->driven || (make_tables(demo, at, type) && open_kernels(demo, at));
 }
 
 static bool open_all(struct demo *demo, const struct options *options) {
@@ -71,6 +103,8 @@ static void close_all(struct demo *demo) {
     for (uint32_t type = 0; type < DEMO_TYPES; type++) {
         buffer_destroy(&demo->session, &demo->types[type].rope);
         buffer_destroy(&demo->session, &demo->types[type].weight);
+        buffer_destroy(&demo->session, &demo->types[type].ape);
+        buffer_destroy(&demo->session, &demo->types[type].index_ape);
     }
     mirror_destroy(&demo->mirror);
     kvf_cache_destroy(demo->cache);
@@ -81,7 +115,20 @@ static void close_all(struct demo *demo) {
 
 static bool reset_slots(struct demo *demo, const struct schedule *schedule) {
     for (uint32_t type = 0; type < demo->session.model.types && schedule->reset_count; type++)
-        if (!demo_state_reset(demo, type, schedule->reset, schedule->reset_count)) return false;
+        if (demo->types[type].kernels[DEMO_STATE_RESET].present &&
+            !demo_state_reset(demo, type, schedule->reset, schedule->reset_count))
+            return false;
+    return true;
+}
+
+/* All driven layers of a type, in step order in each. */
+static bool run_type(struct demo *demo, uint32_t type, const struct batch_device *device) {
+    const struct demo_type *at = &demo->types[type];
+    for (uint32_t i = 0; i < at->driven; i++)
+        for (int job = 0; job < DEMO_STATE_RESET; job++)
+            if (at->kernels[job].present &&
+                !demo_run(demo, type, (enum demo_job)job, at->layers[i], device))
+                return false;
     return true;
 }
 
@@ -89,8 +136,7 @@ static bool run_step(struct demo *demo) {
     struct batch_device device;
     bool good = batch_upload(&demo->session, &demo->batch, &device);
     for (uint32_t type = 0; good && type < demo->session.model.types; type++)
-        for (uint32_t i = 0; good && i < demo->types[type].driven; i++)
-            good = demo_swa_write(demo, type, demo->types[type].layers[i], &device);
+        good = run_type(demo, type, &device);
     batch_free(&demo->session, &device);
     return good;
 }
@@ -110,7 +156,10 @@ static bool serve(struct demo *demo, struct schedule *schedule) {
 
 /* The kernel that writes an array. */
 static struct demo_kernel *writer(struct demo *demo, const struct mirror_array *array) {
-    return &demo->types[array->type].swa_write;
+    struct demo_kernel *kernels = demo->types[array->type].kernels;
+    if (!strncmp(array->name, "tail_", 5)) return &kernels[DEMO_TAIL_APPEND];
+    if (!strncmp(array->name, "idx_tail_", 9)) return &kernels[DEMO_INDEX_TAIL_APPEND];
+    return &kernels[DEMO_SWA_WRITE];
 }
 
 static bool is_driven(const struct demo_type *at, uint32_t layer) {
@@ -126,7 +175,7 @@ static bool prove_array(struct demo *demo, const struct mirror_array *array, uin
     struct difference difference;
     for (uint32_t layer = 0; layer < at->info.layers + at->info.draft_layers; layer++) {
         if (!mirror_compare(&demo->mirror, array, layer, &difference)) return false;
-        if (is_driven(at, layer))
+        if (is_driven(at, layer) && kernel->present)
             kernel->compared += array->layer_stride;
         else
             *undriven += array->layer_stride;
@@ -155,7 +204,7 @@ static bool show_kernel(const struct demo_kernel *kernel, const struct report *r
     char ms[16] = "-", registers[16] = "-";
     if (figures.ms >= 0) snprintf(ms, sizeof ms, "%.1f", figures.ms);
     if (figures.registers >= 0) snprintf(registers, sizeof registers, "%d", figures.registers);
-    printf("%-10s %-12s %-7s %9llu %7s %5s %9llu %-6s  %s\n", info->type, info->name, info->target,
+    printf("%-10s %-17s %-7s %9llu %7s %5s %9llu %-6s  %s\n", info->type, info->name, info->target,
            (unsigned long long)info->ptx_bytes, ms, registers, (unsigned long long)kernel->work,
            unit,
            kernel_good(kernel) ? "equal"
@@ -166,14 +215,15 @@ static bool show_kernel(const struct demo_kernel *kernel, const struct report *r
 
 static bool show_table(const struct demo *demo, const struct report *report) {
     bool good = true;
-    printf("\n%-10s %-12s %-7s %9s %7s %5s %16s  %s\n", "layer type", "kernel", "target",
+    printf("\n%-10s %-17s %-7s %9s %7s %5s %16s  %s\n", "layer type", "kernel", "target",
            "PTX bytes", "gen ms", "regs", "tokens", "result");
-    for (uint32_t type = 0; type < demo->session.model.types; type++) {
-        const struct demo_type *at = &demo->types[type];
-        if (!at->driven) continue;
-        good = show_kernel(&at->swa_write, report, "tokens") && good;
-        good = show_kernel(&at->state_reset, report, "slots") && good;
-    }
+    for (uint32_t type = 0; type < demo->session.model.types; type++)
+        for (int job = 0; job < DEMO_JOBS; job++) {
+            const struct demo_kernel *kernel = &demo->types[type].kernels[job];
+            if (!kernel->present) continue;
+            const char *unit = job == DEMO_STATE_RESET ? "slots" : "tokens";
+            good = show_kernel(kernel, report, unit) && good;
+        }
     return good;
 }
 

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const demo_job_names[DEMO_JOBS] = {"swa_write", "tail_append", "index_tail_append",
+                                               "state_reset"};
+
 /* Where an array of one layer lies, on the device and in the image. */
 struct place {
     kvf_address address;
@@ -47,30 +50,18 @@ static bool launch(struct demo *demo, struct demo_kernel *kernel) {
     return true;
 }
 
-/* Latents of a step: ordinary numbers, and now and then a token of the difficult kinds. */
-static bool make_latents(struct demo *demo, const struct ref_type *rules, struct buffer *out,
-                         uint64_t *stride) {
-    *stride = (uint64_t)rules->head_dim * (rules->input == REF_F32 ? 4 : 2);
-    if (!buffer_create(&demo->session, "latent", demo->batch.tokens * *stride, false, out))
+/* Inputs of a step: ordinary numbers, and now and then a token of the difficult kinds. */
+static bool make_input(struct demo *demo, const char *name, enum ref_dtype dtype, uint32_t columns,
+                       struct buffer *out, uint64_t *stride) {
+    *stride = (uint64_t)columns * (dtype == REF_F32 ? 4 : 2);
+    if (!buffer_create(&demo->session, name, demo->batch.tokens * *stride, false, out))
         return false;
     for (uint32_t t = 0; t < demo->batch.tokens; t++) {
         uint32_t kind = input_below(&demo->random, 40);
         input_vector(&demo->random, kind < INPUT_KINDS ? (enum input_kind)kind : INPUT_RANDOM,
-                     rules->input, buffer_data(out) + t * *stride, rules->head_dim);
+                     dtype, buffer_data(out) + t * *stride, columns);
     }
     return buffer_upload(&demo->session, out);
-}
-
-static bool bind_window(struct demo *demo, struct demo_type *at, uint32_t type, uint32_t layer,
-                        struct ref_swa_write *args) {
-    struct call *call = &at->swa_write.call;
-    char name[32];
-    for (uint32_t i = 0; i < ref_planes(at->rules.format); i++) {
-        snprintf(name, sizeof name, "swa_%s", ref_plane_name(at->rules.format, i));
-        if (!bind(demo, call, type, layer, name, &args->window.plane[i])) return false;
-    }
-    return bind(demo, call, type, layer, "swa_pos", &args->swa_pos) &&
-           bind(demo, call, type, layer, "swa_head", &args->swa_head);
 }
 
 /* Tokens of the batch that are not padding. */
@@ -80,33 +71,114 @@ static uint32_t real_tokens(const struct batch *batch) {
     return count;
 }
 
-bool demo_swa_write(struct demo *demo, uint32_t type, uint32_t layer,
-                    const struct batch_device *device) {
+static const float *floats(const struct buffer *buffer) {
+    return (const float *)(const void *)buffer_data(buffer);
+}
+
+/* ---- swa_write ---- */
+
+static bool bind_window(struct demo *demo, struct demo_type *at, uint32_t type, uint32_t layer,
+                        struct ref_swa_write *args) {
+    struct call *call = &at->kernels[DEMO_SWA_WRITE].call;
+    char name[32];
+    for (uint32_t i = 0; i < ref_planes(at->rules.format); i++) {
+        snprintf(name, sizeof name, "swa_%s", ref_plane_name(at->rules.format, i));
+        if (!bind(demo, call, type, layer, name, &args->window.plane[i])) return false;
+    }
+    return bind(demo, call, type, layer, "swa_pos", &args->swa_pos) &&
+           bind(demo, call, type, layer, "swa_head", &args->swa_head);
+}
+
+static bool swa_write(struct demo *demo, uint32_t type, uint32_t layer) {
     struct demo_type *at = &demo->types[type];
-    struct call *call = &at->swa_write.call;
+    struct demo_kernel *kernel = &at->kernels[DEMO_SWA_WRITE];
     struct buffer latent = {0};
     struct ref_swa_write args = {
         .batch = batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS),
-        .norm_weight = (const float *)(const void *)buffer_data(&at->weight),
-        .rope = (const float *)(const void *)buffer_data(&at->rope),
+        .norm_weight = floats(&at->weight),
+        .rope = floats(&at->rope),
         .window = {.rows = at->rules.ring},
     };
-    bool good = make_latents(demo, &at->rules, &latent, &args.latent_stride) &&
+    bool good = make_input(demo, "latent", at->rules.input, at->rules.head_dim, &latent,
+                           &args.latent_stride) &&
                 bind_window(demo, at, type, layer, &args);
     if (good) {
-        batch_set(&demo->batch, device, SCHEDULE_SLOTS, SCHEDULE_POSITIONS, call);
-        call_set(call, "latent", buffer_address(&latent));
-        call_set(call, "latent_stride", args.latent_stride);
-        if (at->rules.kv_norm) call_set(call, "norm_weight", buffer_address(&at->weight));
-        call_set(call, "rope", buffer_address(&at->rope));
+        call_set(&kernel->call, "latent", buffer_address(&latent));
+        call_set(&kernel->call, "latent_stride", args.latent_stride);
+        if (at->rules.kv_norm) call_set(&kernel->call, "norm_weight", buffer_address(&at->weight));
+        call_set(&kernel->call, "rope", buffer_address(&at->rope));
         args.latent = buffer_data(&latent);
-        good = launch(demo, &at->swa_write);
+        good = launch(demo, kernel);
         ref_swa_write(&at->rules, &args);
-        at->swa_write.work += real_tokens(&demo->batch);
     }
     buffer_destroy(&demo->session, &latent);
     return good;
 }
+
+/* ---- tail_append ---- */
+
+static bool bind_tails(struct demo *demo, uint32_t type, enum demo_job job, uint32_t layer,
+                       struct ref_tail_append *args) {
+    const struct {
+        const char *name;
+        struct ref_array *array;
+    } arrays[] = {{"tail_ka", &args->ka},
+                  {"tail_za", &args->za},
+                  {"tail_kb", &args->kb},
+                  {"tail_zb", &args->zb},
+                  {"tail_len", &args->len}};
+    struct call *call = &demo->types[type].kernels[job].call;
+    char name[32];
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        snprintf(name, sizeof name, "%s%s", job == DEMO_INDEX_TAIL_APPEND ? "idx_" : "",
+                 arrays[i].name);
+        if (!mirror_find(&demo->mirror, type, name)) continue; /* no stream b without overlap */
+        if (!bind(demo, call, type, layer, name, arrays[i].array)) return false;
+    }
+    return true;
+}
+
+static bool tail_append(struct demo *demo, uint32_t type, enum demo_job job, uint32_t layer) {
+    struct demo_type *at = &demo->types[type];
+    struct demo_kernel *kernel = &at->kernels[job];
+    bool index = job == DEMO_INDEX_TAIL_APPEND;
+    const struct buffer *ape = index ? &at->index_ape : &at->ape;
+    struct buffer kv = {0}, score = {0};
+    struct ref_tail_append args = {
+        .batch = batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS),
+        .dim = index ? at->info.indexer_dim : at->rules.head_dim,
+        .ape = floats(ape),
+    };
+    uint32_t columns = (1 + at->rules.overlap) * args.dim;
+    bool good = make_input(demo, "kv", at->rules.input, columns, &kv, &args.kv_stride) &&
+                make_input(demo, "score", at->rules.input, columns, &score, &args.score_stride) &&
+                bind_tails(demo, type, job, layer, &args);
+    if (good) {
+        call_set(&kernel->call, "kv", buffer_address(&kv));
+        call_set(&kernel->call, "kv_stride", args.kv_stride);
+        call_set(&kernel->call, "score", buffer_address(&score));
+        call_set(&kernel->call, "score_stride", args.score_stride);
+        if (at->rules.ape_on_write) call_set(&kernel->call, "ape", buffer_address(ape));
+        args.kv = buffer_data(&kv);
+        args.score = buffer_data(&score);
+        good = launch(demo, kernel);
+        ref_tail_append(&at->rules, &args);
+    }
+    buffer_destroy(&demo->session, &kv);
+    buffer_destroy(&demo->session, &score);
+    return good;
+}
+
+bool demo_run(struct demo *demo, uint32_t type, enum demo_job job, uint32_t layer,
+              const struct batch_device *device) {
+    struct demo_kernel *kernel = &demo->types[type].kernels[job];
+    batch_set(&demo->batch, device, SCHEDULE_SLOTS, SCHEDULE_POSITIONS, &kernel->call);
+    kernel->work += real_tokens(&demo->batch);
+    return job == DEMO_SWA_WRITE ? swa_write(demo, type, layer)
+                                 : tail_append(demo, type, job, layer);
+}
+
+/* ---- state_reset ---- */
 
 /* What a reset fills, if the type has it. */
 static const struct {
@@ -117,7 +189,7 @@ static const struct {
 #define RESETTABLE (sizeof resettable / sizeof *resettable)
 
 static uint32_t bind_reset(struct demo *demo, uint32_t type, struct ref_reset_array *arrays) {
-    struct call *call = &demo->types[type].state_reset.call;
+    struct call *call = &demo->types[type].kernels[DEMO_STATE_RESET].call;
     char name[48];
     uint32_t count = 0;
     for (size_t i = 0; i < RESETTABLE; i++) {
@@ -144,8 +216,9 @@ static bool check_reset(struct demo *demo, uint32_t type) {
         for (uint32_t layer = 0; array && layer < at->info.layers + at->info.draft_layers;
              layer++) {
             if (!mirror_compare(&demo->mirror, array, layer, &difference)) return false;
-            at->state_reset.compared += array->layer_stride;
-            at->state_reset.differs = at->state_reset.differs || difference.count;
+            at->kernels[DEMO_STATE_RESET].compared += array->layer_stride;
+            at->kernels[DEMO_STATE_RESET].differs =
+                at->kernels[DEMO_STATE_RESET].differs || difference.count;
         }
     }
     return true;
@@ -153,7 +226,7 @@ static bool check_reset(struct demo *demo, uint32_t type) {
 
 bool demo_state_reset(struct demo *demo, uint32_t type, const int32_t *slots, uint32_t count) {
     struct demo_type *at = &demo->types[type];
-    struct call *call = &at->state_reset.call;
+    struct call *call = &at->kernels[DEMO_STATE_RESET].call;
     struct buffer list = {0};
     struct ref_reset_array arrays[RESETTABLE];
     struct ref_state_reset args = {count, SCHEDULE_SLOTS, at->info.layers + at->info.draft_layers,
@@ -165,9 +238,10 @@ bool demo_state_reset(struct demo *demo, uint32_t type, const int32_t *slots, ui
     call_set(call, "slots", SCHEDULE_SLOTS);
     call_set(call, "layers", args.layers);
     call_set(call, "slot_list", buffer_address(&list));
-    bool good = buffer_upload(&demo->session, &list) && launch(demo, &at->state_reset);
+    bool good =
+        buffer_upload(&demo->session, &list) && launch(demo, &at->kernels[DEMO_STATE_RESET]);
     ref_state_reset(&args);
-    at->state_reset.work += (uint64_t)count * args.layers;
+    at->kernels[DEMO_STATE_RESET].work += (uint64_t)count * args.layers;
     good = good && check_reset(demo, type);
     buffer_destroy(&demo->session, &list);
     return good;

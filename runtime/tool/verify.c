@@ -13,6 +13,8 @@ static const struct verifier {
 } verifiers[] = {
     {"swa_write", verify_swa_write},
     {"state_reset", verify_state_reset},
+    {"tail_append", verify_tail_append},
+    {"index_tail_append", verify_tail_append},
 };
 
 bool outputs_remember(struct outputs *outputs) {
@@ -71,14 +73,6 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
     }
     fflush(stdout);
     forget(outputs);
-}
-
-uint32_t verify_align(const struct call *call, const char *name) {
-    kvf_param_info param;
-    for (uint32_t i = 0; i < call->info.params; i++)
-        if (!kvf_kernel_param(call->kernel, i, &param) && !strcmp(param.name, name))
-            return param.align ? param.align : 1;
-    return 1;
 }
 
 static const struct verifier *find(const char *kernel) {

@@ -44,11 +44,26 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
 bool verify_state_reset(struct verify *verify, const struct subject *subject);
+/* tail_append and index_tail_append. */
+bool verify_tail_append(struct verify *verify, const struct subject *subject);
 
-/* `bytes` up to a multiple of `unit`. */
-static inline uint64_t verify_round_up(uint64_t bytes, uint64_t unit) {
-    return unit > 1 ? (bytes + unit - 1) / unit * unit : bytes;
-}
+/*
+ * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.
+ * The stride is a multiple of what the call wants the pointer aligned to.
+ */
+bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,
+                   uint64_t bytes, struct buffer *out, uint64_t *stride);
+
+/*
+ * An input of `rows` x `columns` numbers of a kind; in every other case there are bytes between the
+ * rows. It ends with its last number.
+ */
+bool verify_matrix(struct verify *verify, const struct call *call, const char *name, uint32_t rows,
+                   uint32_t columns, enum ref_dtype dtype, enum input_kind kind, struct buffer *out,
+                   uint64_t *stride);
+
+/* Set "<name>" and "<name>_stride" of a call. */
+void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
 
 /* The alignment a call wants of a pointer, at least 1. */
 uint32_t verify_align(const struct call *call, const char *name);

@@ -44,7 +44,7 @@ static bool make_array(struct bench *b, const struct resettable *what) {
     struct ref_reset_array *array = &b->reference[b->count];
     uint32_t elements = strcmp(what->name, "swa_pos") ? 1 : b->subject->rules.ring;
     uint64_t align = verify_align(&b->call, what->name);
-    uint64_t stride = verify_round_up(4 * (uint64_t)elements, align) + 2 * align;
+    uint64_t stride = (4 * (uint64_t)elements + align - 1) / align * align + 2 * align;
     uint64_t layer_stride = SLOTS * stride + 3 * align;
     if (!buffer_create(b->verify->session, what->name, LAYERS * layer_stride, true, buffer))
         return false;

@@ -1,8 +1,9 @@
--- The stored form of a row's nope part, one function per row format. Each gets the layer type, the
--- row and the nope part as spread bf16 values (lanes beyond the part hold anything).
+-- The stored form of a row's quantised part, one function per row format. Each gets the row, the
+-- part as spread bf16 values (lanes beyond the part hold anything) and its number of elements.
 local vectors = require "vectors"
 local warp = require "warp"
 local fp8 = require "fp8"
+local fp4 = require "fp4"
 
 local FLT_MAX, FLT_MIN = 0x1.fffffep+127, 0x1p-126
 
@@ -45,11 +46,11 @@ end
 
 -- One power of two for every 64 elements: eight neighbouring lanes share a block. `byte_of` turns a
 -- block's amax into the exponent byte.
-local function by_blocks(T, row, x, byte_of)
-  local count, words = vectors.count(T.nope_dim), {}
-  local copies = T.place.window.scale.copies
+local function by_blocks(row, x, elements, byte_of)
+  local count, words = vectors.count(elements), {}
+  local copies = row.place.scale.copies
   for step = 0, (count + 31) // 32 - 1 do
-    local byte = byte_of(min(warp.max_of_eight(amax_of_vector(x[step])), FLT_MAX))
+    local byte = byte_of(min(warp.max_of(8, amax_of_vector(x[step])), FLT_MAX))
     -- 2^-e, so that a product does what the division by 2^e would: both are exact.
     local inverse = ((254 - byte) << 23):bits(f32)
     words[step] = codes(x[step], function(value) return value * inverse end)
@@ -71,13 +72,13 @@ local function exponent_up(t) return (t:bits(u32) + 0x7fffff) >> 23 end
 
 local quantise = {}
 
-function quantise.bf16(T, row, x)
-  vectors.store(row:field("nope"), x, 0, vectors.count(T.nope_dim))
+function quantise.bf16(row, x, elements)
+  vectors.store(row:field("nope"), x, 0, vectors.count(elements))
 end
 
 -- One f32 inverse scale a row: code = e4m3(x / inverse).
-function quantise.fp8_token(T, row, x)
-  local count, words = vectors.count(T.nope_dim), {}
+function quantise.fp8_token(row, x, elements)
+  local count, words = vectors.count(elements), {}
   local most = amax_of_row(x, count)
   local inverse = most:eq(0.0):select(1.0, max(most / fp8.LARGEST, FLT_MIN))
   for step = 0, (count + 31) // 32 - 1 do
@@ -88,13 +89,45 @@ function quantise.fp8_token(T, row, x)
 end
 
 -- Scale bytes in the page's footer; amax at least 1e-4, times 1/448 rounded to f32.
-function quantise.fp8_ds_mla(T, row, x)
-  by_blocks(T, row, x, function(amax) return exponent_up(max(amax, 1e-4) * (1 / fp8.LARGEST)) end)
+function quantise.fp8_ds_mla(row, x, elements)
+  by_blocks(row, x, elements, function(amax) return exponent_up(max(amax, 1e-4) * (1 / fp8.LARGEST)) end)
 end
 
 -- Scale bytes in the row, each twice; amax / 448 at least 1e-4.
-function quantise.fp8_two_plane(T, row, x)
-  by_blocks(T, row, x, function(amax) return exponent_up(max(amax / fp8.LARGEST, 1e-4)) end)
+function quantise.fp8_two_plane(row, x, elements)
+  by_blocks(row, x, elements, function(amax) return exponent_up(max(amax / fp8.LARGEST, 1e-4)) end)
+end
+
+-- One f32 scale a row, a power of two.
+function quantise.fp8_index(row, x, elements)
+  local count, words = vectors.count(elements), {}
+  local byte = exponent_up(max(amax_of_row(x, count), 1e-4) * (1 / fp8.LARGEST))
+  local inverse = ((254 - byte) << 23):bits(f32)
+  for step = 0, (count + 31) // 32 - 1 do
+    words[step] = codes(x[step], function(value) return value * inverse end)
+  end
+  vectors.store_bytes(row:field("codes"), words, count)
+  when(lane_id():eq(0), function() row:field("scale"):store((byte << 23):bits(f32)) end)
+end
+
+-- Four bits an element, one scale byte for every 32: four neighbouring lanes share a block.
+function quantise.fp4_index(row, x, elements)
+  local count = vectors.count(elements)
+  for step = 0, (count + 31) // 32 - 1 do
+    local most = min(warp.max_of(4, amax_of_vector(x[step])), FLT_MAX)
+    local byte = exponent_up(max(most, 6 * FLT_MIN) * (1 / 6))
+    -- The scale's inverse can be subnormal where 2^e is huge: divide.
+    local scale = (byte << 23):bits(f32)
+    local scaled = {}
+    for e, value in ipairs(x[step]) do scaled[e] = value:to(f32) / scale end
+    local word = fp4.e2m1x8(scaled)
+    vectors.where(vectors.within(step, 0, count), function()
+      row:field("codes"):at((lane_id() + 32 * step) * 4):as(u32):store(word)
+      when((lane_id() & 3):eq(0), function()
+        row:field("scale"):at((lane_id() >> 2) + 8 * step):store(byte:to(u8):bits(ue8m0))
+      end)
+    end)
+  end
 end
 
 return quantise

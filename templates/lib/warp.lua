@@ -14,9 +14,13 @@ function warp.sum(value) return reduce(value, function(a, b) return a + b end) e
 -- The maximum; a NaN loses against a number.
 function warp.max(value) return reduce(value, max) end
 
--- The maximum over the eight lanes that share lane // 8.
-function warp.max_of_eight(value)
-  for _, distance in ipairs { 4, 2, 1 } do value = max(value, shuffle_xor(value, distance)) end
+-- The maximum over the `lanes` (a power of two) that share lane // lanes.
+function warp.max_of(lanes, value)
+  local distance = lanes // 2
+  while distance > 0 do
+    value = max(value, shuffle_xor(value, distance))
+    distance = distance // 2
+  end
   return value
 end
 
