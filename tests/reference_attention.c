@@ -275,6 +275,31 @@ static void order(void) {
 
 /* ---- properties ---- */
 
+/* Two tokens: the first one's rows are NaN throughout, the second has a row -1 among its own. */
+static void nothing_left_behind(void) {
+    static int32_t rows[2][LIST], counts[2] = {32, 2}, none[2] = {0, 0};
+    static float o[2][HEADS][DIM], m[2][HEADS], l[2][HEADS];
+    fill(40, 0);
+    for (int32_t i = 0; i < 32; i++) rows[0][i] = PAGES * RING - 1 - i; /* filled with 0xff */
+    rows[1][0] = -1;
+    rows[1][1] = now.rows[1];
+    struct ref_attn args = attn_args(1, 64);
+    args.tokens = 2;
+    args.q_stride = 0;
+    args.rows = rows[0];
+    args.window_count = counts;
+    args.entry_count = none;
+    args.part_o = o[0][0];
+    args.part_m = m[0];
+    args.part_l = l[0];
+    for (int32_t i = 0; i < 32; i++)
+        memset(now.window[rows[0][i] / RING] + rows[0][i] % RING * DIM * 2, 0xff, 2 * DIM);
+    ref_attn(&type, &args);
+    bool clean = true;
+    for (uint32_t i = 0; i < DIM; i++) clean &= o[1][0][i] == ref_bf16_value(row_at(1)[i]);
+    ok(isnan(o[0][0][0]) && clean, "nothing of a NaN row is left where the next token has none");
+}
+
 static void splits_are_lists(void) {
     static float o[HEADS][DIM];
     float m[HEADS], l[HEADS];
@@ -342,10 +367,11 @@ static void not_numbers(void) {
 }
 
 int main(void) {
-    tap_plan(8 + 16 + 2 + 3 + 4 + 5);
+    tap_plan(8 + 16 + 2 + 1 + 3 + 4 + 5);
     by_hand();
     against_double();
     order();
+    nothing_left_behind();
     splits_are_lists();
     masked_rows();
     not_numbers();

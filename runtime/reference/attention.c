@@ -82,7 +82,7 @@ static void add_tile(const struct ref_type *type, const struct ref_attn *args,
         weight[i] = ref_bf16(p[i]);
     }
     float kept = *l * alpha;
-    *l = ref_result(kept + tile_sum(p));
+    *l = ref_one_nan(kept + tile_sum(p));
     for (uint32_t d = 0; d < type->head_dim; d++)
         o[d] = ref_mma_dot(args->core, weight, tile->column[d], TILE, o[d] * alpha);
     *m = next;
@@ -176,7 +176,7 @@ static void combine_head(const struct ref_type *type, const struct ref_attn_comb
         memcpy(out + 2 * (size_t)d, &value, 2);
     }
     float rows = ref_log2(sum_l(&parts, base_of(largest)));
-    args->lse[(uint64_t)token * args->heads + head] = ref_result((largest + rows) * REF_LN2);
+    args->lse[(uint64_t)token * args->heads + head] = ref_one_nan((largest + rows) * REF_LN2);
 }
 
 void ref_attn_combine(const struct ref_type *type, const struct ref_attn_combine *args) {
