@@ -79,6 +79,13 @@ uint64_t ref_page_bytes(const struct ref_type *type, uint32_t plane, uint32_t ro
 void ref_row_store(const struct ref_type *type, const struct ref_place *place, uint64_t page,
                    uint32_t row, const uint16_t *value);
 
+/*
+ * A row as stored (row_load.c): each value is its code times its scale, as binary32, rounded to
+ * bf16; what a format stores as bf16 keeps its bits. `value` takes head_dim elements.
+ */
+void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
+                  uint32_t row, uint16_t *value);
+
 /* ---- what a launch is about ---- */
 
 /* Tokens of one request are contiguous and consecutive; batch_id and position -1 are padding. */

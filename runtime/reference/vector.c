@@ -31,21 +31,6 @@ void ref_rotate(float *x, uint32_t rope_dim, const float *table) {
     }
 }
 
-float ref_exp2(float x) {
-    if (isnan(x)) return x;
-    if (x < -125) return 0;
-    if (x >= 128) return INFINITY;
-    float whole = (x + 0x1.8p23f) - 0x1.8p23f; /* to the nearest integer, ties to even */
-    float f = x - whole;
-    float p = fmaf(f, 0x1.41fbbcp-13f, 0x1.5f3e54p-10f);
-    p = fmaf(f, p, 0x1.3b2d4cp-7f);
-    p = fmaf(f, p, 0x1.c6aee8p-5f);
-    p = fmaf(f, p, 0x1.ebfbdcp-3f);
-    p = fmaf(f, p, 0x1.62e43p-1f);
-    p = fmaf(f, p, 1);
-    return ref_float(ref_bits(p) + ((uint32_t)(int32_t)whole << 23));
-}
-
 void ref_hadamard(float *x, uint32_t count) {
     for (uint32_t stride = 1; stride < count; stride *= 2)
         for (uint32_t i = 0; i < count; i++) {
@@ -67,10 +52,6 @@ float ref_element(enum ref_dtype dtype, const uint8_t *row, uint32_t column) {
     }
     memcpy(&half, row + 2 * (size_t)column, 2);
     return ref_bf16_value(half);
-}
-
-float ref_one_nan(float x) {
-    return isnan(x) ? ref_float(0x7fffffff) : x;
 }
 
 void ref_round_bf16(float *x, uint32_t count) {
