@@ -11,6 +11,7 @@
 
 #include <lauxlib.h>
 #include <llvm-c/ErrorHandling.h>
+#include <llvm/Config/llvm-config.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 
 #define MAX_SPEC      (1 << 20)
 #define USUAL_PASSES  "function(sroa,early-cse,instcombine,simplifycfg)"
-#define LLVM_VERSION_ "19.1.7"
+
 
 struct build {
     lua_State *L;
@@ -151,7 +152,29 @@ struct module_times {
     int kernels;
 };
 
-/* Build every kernel that applies; appends the manifest's entries to the table at `kernels`. */
+/* Build one kernel: `template`, `type` and the variant on top; appends its entry to `kernels`. */
+static int build_kernel(struct build *b, struct ir_module *m, int template, int type, int kernels,
+                        struct module_times *times) {
+    lua_State *L = b->L;
+    double start = report_now();
+    lua_pushvalue(L, template);
+    lua_insert(L, -2);
+    lua_pushvalue(L, type);
+    lua_insert(L, -2);
+    ir_set_current(L, m);
+    int failed = call(b, "kvforge.kernel", "build", 3, 1);
+    ir_set_current(L, NULL);
+    if (failed) return 1;
+    double ms = report_now() - start;
+    times->build += ms;
+    times->kernels++;
+    lua_pushnumber(L, ms);
+    lua_setfield(L, -2, "build_ms");
+    lua_seti(L, kernels, luaL_len(L, kernels) + 1);
+    return 0;
+}
+
+/* Build every kernel the layer type has; appends the manifest's entries to the table `kernels`. */
 static int build_kernels(struct build *b, struct ir_module *m, int type, int kernels,
                          struct module_times *times) {
     lua_State *L = b->L;
@@ -161,22 +184,10 @@ static int build_kernels(struct build *b, struct ir_module *m, int type, int ker
         int template = lua_gettop(L);
         lua_pushvalue(L, template);
         lua_pushvalue(L, type);
-        if (call(b, "kvforge.kernel", "applies", 2, 1)) return 1;
-        bool applies = lua_toboolean(L, -1);
-        lua_settop(L, template);
-        if (applies) {
-            double start = report_now();
-            lua_pushvalue(L, type);
-            ir_set_current(L, m);
-            int failed = call(b, "kvforge.kernel", "build", 2, 1);
-            ir_set_current(L, NULL);
-            if (failed) return 1;
-            double ms = report_now() - start;
-            times->build += ms;
-            times->kernels++;
-            lua_pushnumber(L, ms);
-            lua_setfield(L, -2, "build_ms");
-            lua_seti(L, kernels, luaL_len(L, kernels) + 1);
+        if (call(b, "kvforge.kernel", "variants", 2, 1)) return 1;
+        for (lua_Integer v = 1; v <= luaL_len(L, template + 1); v++) {
+            lua_geti(L, template + 1, v);
+            if (build_kernel(b, m, template, type, kernels, times)) return 1;
         }
         lua_settop(L, template - 1);
     }
@@ -347,6 +358,10 @@ static int build_modules(struct build *b) {
             if (build_module(b, lua_gettop(L), targets[t])) return 1;
         lua_pop(L, 1);
     }
+    lua_pushvalue(L, b->model);
+    if (call(b, "kvforge.kernel", "common_type", 1, 1)) return 1;
+    for (int t = 0; t < count; t++)
+        if (build_module(b, lua_gettop(L), targets[t])) return 1;
     *current_work = 0;
     lua_settop(L, top);
     return 0;
@@ -361,7 +376,7 @@ static int write_texts(struct build *b) {
     lua_newtable(L);
     lua_pushstring(L, KVF_VERSION);
     lua_setfield(L, -2, "version");
-    lua_pushstring(L, LLVM_VERSION_);
+    lua_pushstring(L, LLVM_VERSION_STRING);
     lua_setfield(L, -2, "llvm");
     host_require(L, "host");
     lua_getfield(L, -1, "sha256");

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MAX_OPERANDS 12
+#define MAX_OPERANDS 16
 #define MAX_RESULTS  4
 
 struct need {
@@ -20,7 +20,8 @@ struct instruction {
     struct need need[2]; /* ascending by sm; the last row that fits the target counts */
     enum ir_kind results[MAX_RESULTS];
     int n_results;
-    enum ir_kind operands[MAX_OPERANDS];
+    enum ir_kind operands[MAX_OPERANDS]; /* a pointer is into `space` */
+    enum ir_space space[2];              /* of the first and the second pointer */
     int n_operands;
     bool effects;    /* touches memory or other threads: never moved, merged or dropped */
     bool collective; /* the whole warp takes part */
@@ -36,6 +37,57 @@ static const struct instruction instructions[] = {
      .n_results = 1,
      .operands = {IR_F32, IR_F32},
      .n_operands = 2},
+    /* Four 8x8 matrices of 16 bits: lane l names row l % 8 of matrix l / 8 (16-byte aligned). */
+    {.name = "ldmatrix_x4",
+     .text = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+     .constraints = "=r,=r,=r,=r,l,~{memory}",
+     .need = {{75, 65}},
+     .results = {IR_U32, IR_U32, IR_U32, IR_U32},
+     .n_results = 4,
+     .operands = {IR_POINTER},
+     .space = {IR_SHARED},
+     .n_operands = 1,
+     .collective = true},
+    {.name = "ldmatrix_x4_trans",
+     .text = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];",
+     .constraints = "=r,=r,=r,=r,l,~{memory}",
+     .need = {{75, 65}},
+     .results = {IR_U32, IR_U32, IR_U32, IR_U32},
+     .n_results = 4,
+     .operands = {IR_POINTER},
+     .space = {IR_SHARED},
+     .n_operands = 1,
+     .collective = true},
+    /* d = a . b + c, a 16x16 and b 16x8 of bf16, c and d 16x8 of f32: operands a, b, c. */
+    {.name = "mma_bf16",
+     .text = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {$0, $1, $2, $3}, "
+             "{$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+     .constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
+     .need = {{80, 70}},
+     .results = {IR_F32, IR_F32, IR_F32, IR_F32},
+     .n_results = 4,
+     .operands = {IR_U32, IR_U32, IR_U32, IR_U32, IR_U32, IR_U32, IR_F32, IR_F32, IR_F32, IR_F32},
+     .n_operands = 10,
+     .collective = true},
+    /* Copy 16 bytes to shared memory, to be waited for: cp_async_commit closes a group. */
+    {.name = "cp_async16",
+     .text = "cp.async.cg.shared.global [$0], [$1], 16;",
+     .constraints = "l,l,~{memory}",
+     .need = {{80, 70}},
+     .operands = {IR_POINTER, IR_POINTER},
+     .space = {IR_SHARED, IR_GLOBAL},
+     .n_operands = 2,
+     .effects = true},
+    {.name = "cp_async_commit",
+     .text = "cp.async.commit_group;",
+     .constraints = "~{memory}",
+     .need = {{80, 70}},
+     .effects = true},
+    {.name = "cp_async_wait_all",
+     .text = "cp.async.wait_all;",
+     .constraints = "~{memory}",
+     .need = {{80, 70}},
+     .effects = true},
 };
 
 static const struct instruction *find(const char *name) {
@@ -90,8 +142,11 @@ static int l_asm(lua_State *L) {
     LLVMTypeRef types[MAX_OPERANDS];
     LLVMValueRef refs[MAX_OPERANDS];
     enum ir_level level = i->collective ? IR_VARYING : IR_UNIFORM;
+    int pointers = 0;
     for (int o = 0; o < i->n_operands; o++) {
         struct ir_value v = ir_operand(L, 2 + o, i->operands[o]);
+        if (v.kind == IR_POINTER && v.space != i->space[pointers++])
+            return ir_error(L, "operand %d of %s is a pointer into another memory", o + 1, name);
         refs[o] = v.ref;
         types[o] = LLVMTypeOf(v.ref);
         if (v.level > level) level = v.level;

@@ -205,6 +205,7 @@ struct ir_value ir_number(lua_State *L, int arg, enum ir_kind kind) {
     struct ir_module *m = ir_current(L);
     const struct ir_kind_info *info = &ir_kind_info[kind];
     struct ir_value v = {.kind = kind, .multiple = 1, .kernel = m->kernel};
+    if (kind == IR_POINTER) ir_error(L, "a pointer is expected, this is a %s", luaL_typename(L, arg));
     LLVMTypeRef type = ir_llvm_type(m, kind, IR_GENERIC);
     v.scope = m->scopes[0].id;
     if (kind == IR_BOOL && lua_isboolean(L, arg)) {

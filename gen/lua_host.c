@@ -199,7 +199,9 @@ static int open_libraries(lua_State *L) {
                                          {LUA_TABLIBNAME, luaopen_table},
                                          {LUA_STRLIBNAME, luaopen_string},
                                          {LUA_MATHLIBNAME, luaopen_math},
+                                         {LUA_UTF8LIBNAME, luaopen_utf8},
                                          {LUA_DBLIBNAME, luaopen_debug},
+                                         {LUA_COLIBNAME, luaopen_coroutine},
                                          {0, 0}};
     for (const luaL_Reg *l = libraries; l->name; l++) {
         luaL_requiref(L, l->name, l->func, 1);

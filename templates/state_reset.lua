@@ -23,7 +23,7 @@ return kernel {
   block = THREADS,
   grid = { per("count"), per("layers") },
 
-  applies = function(T) return #reset_arrays(T) > 0 end,
+  variants = function(T) return #reset_arrays(T) > 0 and { { name = "state_reset" } } or {} end,
 
   params = function(T)
     local _, names = reset_arrays(T)

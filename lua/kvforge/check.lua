@@ -9,6 +9,7 @@ local checker = {}
 checker.__index = checker
 
 local MAX_TYPES = 32
+local MAX_LAYERS = 4096
 
 -- Add an error. `given` and `allowed` are texts, or nil to leave them out.
 function checker:problem(line, where, field, rule, given, allowed)
@@ -23,9 +24,10 @@ end
 -- The line of a node's field, or of its constructor.
 function checker:line(node, field)
   local info = self.book.info[node]
-  if not info then return 1 end
-  if not info.lines then info.lines = self.reader(info.constructor, info.line, info.nth) end
-  return info.lines[field] or info.line
+  if not info.lines then
+    info.line, info.lines = self.reader:call(info.constructor, info.line, info.nth)
+  end
+  return field and info.lines[field] or info.line
 end
 
 function checker:kind(value)
@@ -38,10 +40,11 @@ function checker:constructors()
   for _, node in ipairs(self.book.nodes) do
     local info = self.book.info[node]
     for _, fault in ipairs(info.faults) do
-      self:problem(info.line, "kv." .. info.constructor, nil, fault.rule,
+      self:problem(self:line(node), "kv." .. info.constructor, nil, fault.rule,
         fields.show(fault.given), fault.allowed)
     end
     self.faulty[node] = #info.faults > 0
+    if info.kind == "layers" and self.faulty[node] then self.faulty_groups = true end
   end
 end
 
@@ -156,19 +159,25 @@ function checker:list_field(list, where, owner, field)
   return kept
 end
 
-local function flatten(self, list, flat, bad)
+-- Collect the names of a list and of the groups in it into `flat`, anything else into `bad`. A hostile
+-- spec can put a group into itself: `left` entries may be looked at. Returns how many are left, below
+-- zero if they were not enough.
+local function flatten(self, list, flat, bad, left)
+  left = left - #list
+  if left < 0 then return left end
   for _, key in ipairs(sorted_keys(list)) do
     local entry = list[key]
     if math.type(key) ~= "integer" then
       bad[#bad + 1] = key
     elseif self:kind(entry) == "layers" then
-      flatten(self, entry, flat, bad)
-    elseif type(entry) == "string" then
-      flat[#flat + 1] = entry
+      left = flatten(self, entry, flat, bad, left)
+      if left < 0 then return left end
     else
-      bad[#bad + 1] = entry
+      local into = type(entry) == "string" and flat or bad
+      into[#into + 1] = entry
     end
   end
+  return left
 end
 
 function checker:layers_field(list, where, owner, field, types)
@@ -178,24 +187,27 @@ function checker:layers_field(list, where, owner, field, types)
     return {}
   end
   local flat, bad, told = {}, {}, {}
-  flatten(self, self:kind(list) == "layers" and { list } or list, flat, bad)
+  local list_of_groups = self:kind(list) == "layers" and { list } or list
+  if flatten(self, list_of_groups, flat, bad, 2 * MAX_LAYERS) < 0 or #flat > MAX_LAYERS then
+    self:problem(line, where, name, "has too many entries", nil, ("%d layers"):format(MAX_LAYERS))
+    return {}
+  end
   for _, entry in ipairs(bad) do
     self:problem(line, where, name, "an entry is not the name of a layer type",
       fields.show(entry), fields.allowed(field))
   end
+  local known = sorted_keys(types)
   for _, entry in ipairs(flat) do
-    if not types[entry] and not told[entry] then
-      local near = nearest(entry, sorted_keys(types))
+    -- Without any type that is an error of its own, and said already.
+    if #known > 0 and not types[entry] and not told[entry] then
+      local near = nearest(entry, known)
       told[entry] = true
       self:problem(line, where, name, "names no layer type"
         .. (near and ("; did you mean \"%s\"?"):format(near) or ""), fields.show(entry),
-        #sorted_keys(types) > 0 and table.concat(sorted_keys(types), ", ") or nil)
+        table.concat(known, ", "))
     end
   end
-  if #flat > 4096 then
-    self:problem(line, where, name, "too many layers", fields.show(#flat), "at most 4096")
-  end
-  if field.required and #flat == 0 and #bad == 0 then
+  if field.required and #flat == 0 and #bad == 0 and not self.faulty_groups then
     self:problem(line, where, name, "must name at least one layer")
   end
   return flat
@@ -215,7 +227,8 @@ function checker:type_rules(T, node, where, model)
     if rope < head and T.format then
       local size, text, allowed = layout.refusal(T.format, { nope = head - rope, rope = rope, head = head })
       local given = size == "rope" and rope or head - rope
-      rule(not size, "rope_dim", ("%s %s"):format(size == "rope" and "rope_dim" or "head_dim - rope_dim", text),
+      rule(not size, "rope_dim",
+        ("%s %s"):format(size == "rope" and "rope_dim" or "head_dim - rope_dim", text),
         fields.show(given), allowed)
     end
   end
@@ -289,7 +302,7 @@ function checker:types_field(map, where, owner, _, model)
     else
       types[#types + 1] = self:layer_type(name, node, model)
     end
-    by_name[name] = true
+    if type(name) == "string" then by_name[name] = true end
   end
   return types, by_name
 end
@@ -312,7 +325,7 @@ end
 
 function checker:model(node)
   if self:kind(node) ~= "model" then
-    self:problem(self.last_line, "spec", nil, "must return a model", fields.show(node),
+    self:problem(self.reader:last_return(), "spec", nil, "must return a model", fields.show(node),
       "return kv.model { ... }")
     return nil
   end
@@ -339,17 +352,16 @@ function checker:model(node)
 end
 
 --[[
-check(node, book, reader, last_line) -> M, problems
+check(node, book, reader) -> M, problems
 
-node       what the spec returned
-book       spec.lua's record of the run; reader: source.lua's, for lines
-last_line  where the spec ended
-M          model, types (by name), layers, draft_layers; valid only if `problems` is empty
-problems   array of { line, text }, in order of line
+node      what the spec returned
+book      spec.lua's record of the run; reader: source.lua's, for lines
+M         model, types (by name), layers, draft_layers; valid only if `problems` is empty
+problems  array of { line, text }, in order of line
 ]]
-return function(node, book, reader, last_line)
+return function(node, book, reader)
   local self = setmetatable({
-    book = book, reader = reader, last_line = last_line, problems = {}, seen = {}, faulty = {},
+    book = book, reader = reader, problems = {}, seen = {}, faulty = {},
   }, checker)
   self:constructors()
   local M = self:model(node)

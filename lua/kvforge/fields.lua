@@ -116,6 +116,18 @@ fields.list = {
     default = "fp8_index", meaning = "how index rows are stored" },
 }
 
+-- The rules between fields, for people; check.lua and layout.lua enforce them.
+fields.rules = {
+  "rope_dim is below head_dim; nope (head_dim - rope_dim) and rope fill whole 16-byte vectors",
+  "nope is a multiple of the format's scale block: 64 for fp8_ds_mla and fp8_two_plane",
+  "fp8_two_plane keeps codes and scales of a row within head_dim bytes",
+  "the block is a multiple of every ratio, and checkpoint a multiple of the block",
+  "overlap and an indexer need a ratio",
+  "an indexer's dim holds rope_dim elements, and is a multiple of 32 for fp4_index",
+  "a window does not exceed max_positions",
+  "online needs drafts = 0: a running softmax cannot give a rejected token back",
+}
+
 -- fields.of(level): its records in order; fields.find(level, name): one record, or nil.
 function fields.of(level)
   local found = {}

@@ -4,6 +4,7 @@
 --   Objects with sorted keys, two spaces a level, arrays of scalars on one line. An empty table is an
 --   empty array. Integers as they are, floats as the shortest decimal that reads back the same.
 --   Raises on what JSON cannot hold (nan, functions, mixed keys): that is the caller's mistake.
+-- json.number(value) -> the text of one number
 --
 -- json.decode(text) -> value, lines; or nil, "line N: what is wrong"
 --   Strict: no comments, no duplicate keys, no trailing text, at most 64 levels. null becomes
@@ -21,7 +22,7 @@ local function quote(text)
   return '"' .. text .. '"'
 end
 
-local function number_text(value)
+function json.number(value)
   if math.type(value) == "integer" then return ("%d"):format(value) end
   if value ~= value or value == math.huge or value == -math.huge then
     error("json: no text for a number that is not finite")
@@ -37,7 +38,7 @@ local function scalar_text(value)
   local kind = type(value)
   if value == json.null then return "null" end
   if kind == "string" then return quote(value) end
-  if kind == "number" then return number_text(value) end
+  if kind == "number" then return json.number(value) end
   if kind == "boolean" then return tostring(value) end
   error("json: no text for a " .. kind)
 end
@@ -57,10 +58,10 @@ local encode
 
 local function encode_array(list, indent)
   local parts, count = {}, 0
-  for _ in pairs(list) do count = count + 1 end
-  if count ~= #list then error("json: a table is neither an array nor an object") end
   local inner = indent .. "  "
   for i, value in ipairs(list) do parts[i] = encode(value, inner) end
+  for _ in pairs(list) do count = count + 1 end
+  if count ~= #parts then error("json: a table is neither an array nor an object") end
   if all_scalar(list) then return "[" .. table.concat(parts, ", ") .. "]" end
   return "[\n" .. inner .. table.concat(parts, ",\n" .. inner) .. "\n" .. indent .. "]"
 end

@@ -1,13 +1,14 @@
 -- The kernel language: what a template sees, and how a template becomes a kernel.
 --
 -- A template is a Lua file that returns kernel { name, job, block, grid, params, build, ... }:
---   applies(T)    whether layer type T has this kernel (absent: every type)
+--   common        true: of no layer type; the kernel goes to the module "common"
+--   variants(T)   the kernels layer type T has of this template: an array of tables that name them
+--                 (absent: one, named like the template; empty: none)
 --   rules(T)      an array of { holds, "what T must be" }: shapes the template can build
---   params(T)     an array made by the functions of kvforge.kernel_params
+--   params(T, variant)  an array made by the functions of kvforge.kernel_params
 --   block         threads of a block
 --   grid          up to three of per("param", n), constant(n) or n
---   build(T, p)   emits the code; p holds the parameters by name
---   passes        another pass pipeline than the usual one
+--   build(T, p, variant)  emits the code; p holds the parameters by name
 -- T is the layer type as docs/manifest.md describes it, with T.model and T.place besides.
 local ir = require "ir"
 local params = require "kvforge.kernel_params"
@@ -17,9 +18,15 @@ local kernel = {}
 
 -- ---- the names a template may use ----
 
+local function static_assert(condition, message)
+  if ir.is_value(condition) then error("assert is for build time, this is a register value", 2) end
+  if not condition then error(message or "assertion failed", 2) end
+  return condition
+end
+
 local vocabulary = {
   -- Lua itself
-  assert = assert, error = error, ipairs = ipairs, select = select, tostring = tostring,
+  assert = static_assert, error = error, ipairs = ipairs, select = select, tostring = tostring,
   type = type, math = math, string = string, table = table,
   -- values
   const = ir.const, is_value = ir.is_value, pack = ir.pack,
@@ -32,7 +39,7 @@ local vocabulary = {
   variable = ir.variable,
   -- together
   shuffle = ir.shuffle, shuffle_xor = ir.shuffle_xor, shuffle_up = ir.shuffle_up,
-  ballot = ir.ballot, barrier = ir.barrier, warp_barrier = ir.warp_barrier,
+  ballot = ir.ballot, popcount = ir.popcount, atomic_add = ir.atomic_add, barrier = ir.barrier, warp_barrier = ir.warp_barrier,
   -- memory and instructions
   shared = ir.shared, dynamic_shared = ir.dynamic_shared, asm = ir.asm, has = ir.has,
   rows = place.rows, array = place.array,
@@ -73,15 +80,21 @@ local function grid_rule(part)
   return part
 end
 
-local function grid(template, T)
-  local parts = type(template.grid) == "function" and template.grid(T) or template.grid
+local function grid(template, T, variant)
+  local parts = type(template.grid) == "function" and template.grid(T, variant) or template.grid
   local out = {}
   for axis = 1, 3 do out[axis] = grid_rule(parts[axis] or 1) end
   return out
 end
 
-function kernel.applies(template, T)
-  return not template.applies or template.applies(T)
+-- The layer type that stands for all: module `common` holds the kernels that need none.
+function kernel.common_type(M) return { name = "common", common = true, model = M.model, place = {}, state = {} } end
+
+-- The kernels a layer type has of a template.
+function kernel.variants(template, T)
+  if (template.common or false) ~= (T.common or false) then return {} end
+  if not template.variants then return { { name = template.name } } end
+  return template.variants(T)
 end
 
 -- What layer type T breaks of a template's shape rules, as an array of sentences.
@@ -94,22 +107,23 @@ function kernel.broken_rules(template, T)
 end
 
 -- Build one kernel into the open module; returns its entry in the manifest.
-function kernel.build(template, T)
+function kernel.build(template, T, variant)
   local broken = kernel.broken_rules(template, T)
   if #broken > 0 then error(("layer type '%s': %s"):format(T.name, broken[1]), 0) end
-  local entry = ("kvf_%s_%s"):format(T.name, template.name)
-  local list = params.flatten(template.params(T))
-  local values = ir.begin_kernel(entry, template.block, params.for_ir(list))
+  local entry = ("kvf_%s_%s"):format(T.name, variant.name)
+  local list = params.flatten(template.params(T, variant))
+  local block = type(template.block) == "function" and template.block(T, variant) or template.block
+  local values = ir.begin_kernel(entry, block, params.for_ir(list))
   setmetatable(values, {
     __index = function(_, name) error("the kernel has no parameter '" .. tostring(name) .. "'", 2) end,
   })
-  template.build(T, values)
+  template.build(T, values, variant)
   ir.end_kernel()
   local described, bytes = params.for_manifest(list)
-  local shared = type(template.shared) == "function" and template.shared(T) or template.shared or 0
+  local shared = type(template.shared) == "function" and template.shared(T, variant) or template.shared or 0
   return {
-    name = template.name, entry = entry, params = described, params_bytes = bytes,
-    grid = grid(template, T), block = template.block, shared = shared,
+    name = variant.name, entry = entry, params = described, params_bytes = bytes,
+    grid = grid(template, T, variant), block = block, shared = shared,
   }
 end
 

@@ -43,7 +43,7 @@ function templates.broken(list, M)
   local broken = {}
   for _, T in ipairs(M.types) do
     for _, template in ipairs(list) do
-      if kernel.applies(template, T) then
+      if #kernel.variants(template, T) > 0 then
         for _, sentence in ipairs(kernel.broken_rules(template, T)) do
           broken[#broken + 1] = ("layer type \"%s\": %s"):format(T.name, sentence)
         end

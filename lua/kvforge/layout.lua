@@ -2,6 +2,7 @@
 --
 -- Row r of page id of a place lies at base + id * page stride + offset(field) + r * stride(field).
 -- All results are bytes unless a name says otherwise.
+local arena = require "kvforge.arena"
 local formats = require "kvforge.formats"
 
 local layout = { formats = formats }
@@ -270,6 +271,20 @@ local function count_layers(T, names)
   return count
 end
 
+-- Payload bytes that one token of context costs in all layers: compressed and index rows, without the
+-- rounding of pages.
+function layout.context_bytes(M)
+  local bytes = 0
+  for _, T in ipairs(M.types) do
+    for _, place in ipairs(T.places) do
+      if place.id == "block" then
+        bytes = bytes + (T.layers + T.draft_layers) * place.row_bytes / T.ratio
+      end
+    end
+  end
+  return bytes
+end
+
 -- layout.complete(checked) -> the resolved model M: `checked` (model, types, layers, draft_layers as
 -- check.lua leaves them) with everything that follows from it added.
 function layout.complete(M)
@@ -282,6 +297,7 @@ function layout.complete(M)
       M.bytes[what] = M.bytes[what] + (T.layers + T.draft_layers) * T.bytes[what]
     end
   end
+  M.arena = arena.of(M)
   return M
 end
 

@@ -40,17 +40,16 @@ end
 
 return function(text, chunkname, limits)
   local file = chunkname:gsub("^@", "")
-  local book, here
-  local function make(now)
+  local book
+  local function make(here)
     local kv
-    here = now
-    kv, book = spec.new(now)
+    kv, book = spec.new(here)
     return kv
   end
   local node, fault = sandbox.run(text, chunkname, make, merged_limits(limits))
   if fault then return nil, { run_error(file, fault) } end
 
-  local M, problems = check(node, book, source.open(text), here())
+  local M, problems = check(node, book, source.open(text))
   if #problems > 0 then return nil, texts_of(file, problems) end
   return layout.complete(M)
 end

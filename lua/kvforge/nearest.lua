@@ -19,10 +19,11 @@ local function distance(a, b)
   return row[#b]
 end
 
--- The first of `names` (an array) with the fewest edits, or nil if none is near.
+-- The first of `names` (an array) with the fewest edits, at most four and half the name's length; or
+-- nil if none is near.
 return function(name, names)
   if type(name) ~= "string" or #name > 64 then return nil end
-  local best, least = nil, math.max(2, #name // 2) + 1
+  local best, least = nil, math.min(#name, #name // 2 + 1, 5)
   for _, known in ipairs(names) do
     local edits = distance(name:lower(), known:lower())
     if edits < least then best, least = known, edits end

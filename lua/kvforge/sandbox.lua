@@ -21,12 +21,17 @@ local function pick(from, names)
   return picked
 end
 
--- Library functions that can stay long inside C first pay for it in instructions.
+-- Library functions that can stay long inside C first pay for it: charge(instructions, bytes).
 local function safe_table(charge)
   return {
     concat = function(list, separator, first, last)
-      charge(#list)
-      return table.concat(list, separator, first or 1, last or #list)
+      first, last = first or 1, last or #list
+      local bytes = 0
+      for i = first, last do
+        bytes = bytes + #list[i] + (separator and #separator or 0)
+      end
+      charge(0, bytes)
+      return table.concat(list, separator, first, last)
     end,
     insert = function(list, ...)
       charge(#list)
@@ -126,75 +131,73 @@ local function environment(kv, charge)
   return setmetatable(env, reader)
 end
 
--- A meter of instructions and allocated bytes; it raises a table { limit = text } when one is out.
-local function new_meter(limits)
-  local meter = { used = 0 }
-  local start = collectgarbage("count")
-  function meter.charge(count)
-    meter.used = meter.used + count
-    if meter.used > limits.instructions then
-      -- string.format, not a method: methods are the spec's guarded ones now, which charge in turn.
-      error({ limit = string.format("the spec runs longer than %d instructions", limits.instructions) })
-    end
-    if (collectgarbage("count") - start) * 1024 > limits.memory then
-      error({ limit = string.format("the spec takes more than %d bytes of memory", limits.memory) })
-    end
+-- The line of the spec that `thread` executes, or that failed in it, whatever it has called; nil if
+-- there is none (a tail call leaves none).
+local function line_of(thread, chunkname)
+  for level = 0, 64 do
+    local info = debug.getinfo(thread, level, "Sl")
+    if not info then return nil end
+    if info.source == chunkname then return info.currentline end
   end
-  return meter
 end
 
--- The string library as methods, and the collector, are the whole state's: put back afterwards.
--- With the collector off every allocation counts, so the memory limit also bounds copying.
-local function guarded(call, strings)
+-- A meter of instructions and allocated bytes; it raises a table { limit } when one is out.
+local function new_meter(limits)
+  local used, start = 0, collectgarbage("count")
+  -- string.format, not a method: methods are the spec's guarded ones now, which charge in turn.
+  local function raise(form, limit) error({ limit = string.format(form, limit) }) end
+  return function(instructions, bytes)
+    used = used + instructions
+    if used > limits.instructions then
+      raise("the spec runs longer than %d instructions", limits.instructions)
+    end
+    if (collectgarbage("count") - start) * 1024 + (bytes or 0) > limits.memory then
+      raise("the spec takes more than %d bytes of memory", limits.memory)
+    end
+  end
+end
+
+-- Resume `thread` under `hook`. The string library as methods, and the collector, are the whole
+-- state's: put back afterwards. With the collector off every allocation counts, so the memory limit
+-- also bounds copying. The hook belongs to the spec's own coroutine, so it ends with it.
+local function guarded(thread, hook, strings)
   local meta = getmetatable("")
   local methods, collecting = meta.__index, collectgarbage("isrunning")
+  debug.sethook(thread, hook, "", HOOK_STEP)
   meta.__index = strings
   collectgarbage("stop")
-  local ok, result = pcall(call)
-  debug.sethook()
+  local ok, result = coroutine.resume(thread)
   meta.__index = methods
   if collecting then collectgarbage("restart") end
   return ok, result
 end
 
--- sandbox.run(text, chunkname, make, limits) -> value, or nil and { line, text }.
--- `make(here)` returns the `kvforge` module for the spec; here() is the spec's current line.
--- Code that `make`'s functions run must not use strings as objects (text:sub(1)).
+local function fault_text(raised)
+  if type(raised) == "table" and raised.limit then return raised.limit end
+  if type(raised) ~= "string" then return "the spec raised an error that is no text" end
+  if raised:find("stack overflow", 1, true) then return "the spec recurses too deeply" end
+  if raised == "not enough memory" then return "the spec takes more memory than there is" end
+  return raised
+end
+
+-- sandbox.run(text, chunkname, make, limits) -> what the spec returns, or nil and { line, text }; the
+-- text may begin with file and line itself.
+-- `make(here)` returns the `kvforge` module for the spec; here() is the line of the spec that called,
+-- or nil. Code that `make`'s functions run must not use strings as objects (text:sub(1)).
 function sandbox.run(text, chunkname, make, limits)
   if #text > limits.text then
     return nil, { line = 1, text = ("the spec is longer than %d bytes"):format(limits.text) }
   end
-  local line = 1
-  local meter = new_meter(limits)
-  local env = environment(make(function() return line end), meter.charge)
+  local charge, thread = new_meter(limits), nil
+  local env = environment(make(function() return line_of(thread, chunkname) end), charge)
   local chunk, fault = load(text, chunkname, "t", env)
   if not chunk then return nil, { text = fault } end
-
-  local function hook(event, at)
-    if event == "line" then
-      if debug.getinfo(2, "S").source == chunkname then line = at end
-    else
-      meter.charge(HOOK_STEP)
-    end
-  end
-  local ok, result = guarded(function()
-    debug.sethook(hook, "l", HOOK_STEP)
-    return chunk()
-  end, env.string)
+  thread = coroutine.create(chunk)
+  local ok, result = guarded(thread, function() charge(HOOK_STEP) end, env.string)
   if ok then return result end
-  if type(result) == "table" and result.limit then
-    return nil, { line = line, text = result.limit }
-  end
-  if type(result) == "string" and result:find("stack overflow", 1, true) then
-    return nil, { line = line, text = "the spec recurses too deeply" }
-  end
-  if result == "not enough memory" then
-    return nil, { line = line, text = "the spec takes more memory than there is" }
-  end
-  if type(result) ~= "string" then
-    return nil, { line = line, text = "the spec raised an error that is no text" }
-  end
-  return nil, { text = result, line = line }
+  local line = line_of(thread, chunkname)
+  coroutine.close(thread)
+  return nil, { line = line, text = fault_text(result) }
 end
 
 return sandbox

@@ -87,32 +87,49 @@ local function assigned_table(tokens, name)
   end
 end
 
--- source.open(text) -> reader.
--- reader(constructor, line, nth) -> { field name = line } for the nth call of `constructor` on that
--- line; fields merged from a positional table carry that table's lines.
-function source.open(text)
-  local tokens
-  return function(constructor, line, nth)
-    tokens = tokens or tokens_of(text)
-    local calls = {}
-    for i = 1, #tokens - 1 do
-      local brace = tokens[i + 1].text == "(" and i + 2 or i + 1
-      local open = tokens[brace]
-      if tokens[i].text == constructor and open and open.text == "{"
-        and tokens[i + 1].line == line then
-        calls[#calls + 1] = brace
-      end
+-- Where every call `constructor { ... }` has its brace, on the given line or (nil) anywhere.
+local function calls_of(tokens, constructor, line)
+  local calls = {}
+  for i = 1, #tokens - 1 do
+    local brace = tokens[i + 1].text == "(" and i + 2 or i + 1
+    if tokens[i].text == constructor and tokens[brace] and tokens[brace].text == "{"
+      and (not line or tokens[i + 1].line == line) then
+      calls[#calls + 1] = brace
     end
-    if #calls == 0 then return {} end
-    local found = read_table(tokens, calls[(nth - 1) % #calls + 1])
-    for _, name in ipairs(found.names) do
-      local merged = assigned_table(tokens, name)
-      for field, at in pairs(merged and merged.lines or {}) do
-        found.lines[field] = found.lines[field] or at
-      end
-    end
-    return found.lines
   end
+  return calls
+end
+
+local reader = {}
+reader.__index = reader
+
+-- The nth call of `constructor` on `line`: the call's line and a map from field name to line. Fields
+-- merged from a positional table carry that table's lines. Without a line: the text's last call.
+function reader:call(constructor, line, nth)
+  local calls = calls_of(self.tokens, constructor, line)
+  if #calls == 0 then return line or self:last_return(), {} end
+  local brace = calls[line and (nth - 1) % #calls + 1 or #calls]
+  local found = read_table(self.tokens, brace)
+  for _, name in ipairs(found.names) do
+    local merged = assigned_table(self.tokens, name)
+    for field, at in pairs(merged and merged.lines or {}) do
+      found.lines[field] = found.lines[field] or at
+    end
+  end
+  return self.tokens[brace].line, found.lines
+end
+
+-- The line of the last `return`, else of the last token.
+function reader:last_return()
+  for i = #self.tokens, 1, -1 do
+    if self.tokens[i].text == "return" then return self.tokens[i].line end
+  end
+  local last = self.tokens[#self.tokens]
+  return last and last.line or 1
+end
+
+function source.open(text)
+  return setmetatable({ tokens = tokens_of(text) }, reader)
 end
 
 return source

@@ -8,15 +8,15 @@
 -- Nodes are plain tables with the fields the spec gave; a spec may change them afterwards.
 local spec = {}
 
--- Remember a new node. `nth` counts the calls of this constructor on this line, for source.lua.
+-- Remember a new node. `nth` counts the calls of this constructor on this line, for source.lua; the
+-- line is unknown (nil) after a tail call such as `return kv.model { ... }`.
 local function note(book, kind, constructor, node)
   local line = book.here()
   local calls = book.calls[constructor] or {}
   book.calls[constructor] = calls
-  calls[line] = (calls[line] or 0) + 1
-  local info = {
-    kind = kind, line = line, nth = calls[line], constructor = constructor, faults = {},
-  }
+  local nth = (calls[line or 0] or 0) + 1
+  calls[line or 0] = nth
+  local info = { kind = kind, line = line, nth = nth, constructor = constructor, faults = {} }
   book.info[node] = info
   book.nodes[#book.nodes + 1] = node
   return info
@@ -60,7 +60,7 @@ local function repeated(book, name, count, ...)
   local info = note(book, "layers", name, node)
   local names = table.pack(...)
   if math.type(count) ~= "integer" or count < 0 or count > spec.MAX_LAYERS then
-    fault(info, "the count must be an integer", count, "0 to " .. spec.MAX_LAYERS)
+    fault(info, "the count is not an integer in range", count, "0 to " .. spec.MAX_LAYERS)
     count = 0
   end
   if names.n == 0 then fault(info, "needs the name of a layer type", nil) end
@@ -76,7 +76,8 @@ end
 
 spec.MAX_LAYERS = 4096
 
--- spec.new(here) -> the module for the spec, and the book. here() is the spec's current line.
+-- spec.new(here) -> the module for the spec, and the book. here() is the spec's current line,
+-- or nil.
 function spec.new(here)
   local book = { here = here, info = {}, nodes = {}, calls = {} }
   local kv = {

@@ -13,6 +13,17 @@ function rope.rotate(x, cos, sin)
   return y
 end
 
+-- The other way: (a, b) -> (a cos + b sin, b cos - a sin).
+function rope.rotate_back(x, cos, sin)
+  local y = {}
+  for pair = 1, 4 do
+    local a, b, c, s = x[2 * pair - 1], x[2 * pair], cos[pair], sin[pair]
+    y[2 * pair - 1] = a * c + b * s
+    y[2 * pair] = b * c - a * s
+  end
+  return y
+end
+
 -- The table's row of a position (u64): cosines of the pairs, then sines. Returns the cosines and
 -- sines of vector `v` (u32) of the rotated part.
 function rope.angles(row, rope_dim, v)

@@ -14,4 +14,14 @@ function warp.sum(value) return reduce(value, function(a, b) return a + b end) e
 -- The maximum; a NaN loses against a number.
 function warp.max(value) return reduce(value, max) end
 
+-- The maximum over the `lanes` (a power of two) that share lane // lanes.
+function warp.max_of(lanes, value)
+  local distance = lanes // 2
+  while distance > 0 do
+    value = max(value, shuffle_xor(value, distance))
+    distance = distance // 2
+  end
+  return value
+end
+
 return warp
