@@ -5,7 +5,7 @@
 #define TOKENS 4
 #define STRIDE 16
 
-static int32_t batch_id[TOKENS], position[TOKENS], state_slot[2] = {3, 9};
+static int32_t batch_id[TOKENS], position[TOKENS], state_slot[2] = {3, 8};
 static int32_t rows[TOKENS][STRIDE], window_count[TOKENS], entry_count[TOKENS];
 static int32_t blocks[2][3] = {{5, -1, 2}, {0, 7, 1}};
 
@@ -71,6 +71,18 @@ static void entries(void) {
     ok(window_count[0] == 4 && entry_count[0] == 9, "(position + 1) / ratio entries are visible");
     ok(is_row(0, 13, (int32_t[]){21, 22, 23, 18, 20, 21, 22, 23, -1, -1, -1, -1, 8}),
        "behind the window rows, block by block");
+    token(0, 0, 27);
+    args.list_stride = 8;
+    ref_row_lists(&type, &args);
+    ok(rows[0][4] == 20, "entries begin with the first");
+    args = make();
+    args.paged = true;
+    token(0, 0, 25);
+    token(1, 0, 19);
+    ref_row_lists(&type, &args);
+    ok(rows[0][0] == 22 && rows[0][1] == 23 && rows[0][2] == -1 && rows[0][3] == -1,
+       "a block beyond the table's columns gives -1");
+    is(entry_count[1], 10, "a token that completes an entry sees it");
     args = make();
     args.list_stride = 6;
     token(0, 0, 18);
@@ -116,7 +128,7 @@ static void translation(void) {
 }
 
 int main(void) {
-    tap_plan(7 + 5 + 3);
+    tap_plan(7 + 8 + 3);
     windows();
     entries();
     translation();

@@ -51,7 +51,7 @@ static double worst_error(void) {
 int main(void) {
     struct ref_type type = {.head_dim = DIM, .rope_dim = ROPE, .norm_eps = 1e-6f};
     struct ref_query args = make();
-    tap_plan(8);
+    tap_plan(9);
     ref_q_norm_rope(&type, &args);
     ok(worst_error() < 0x1p-7, "a head is normalised and rotated, within bf16's rounding");
     ok(out[0][HEADS * DIM] == 0xa5a5 && out[1][0] == 0xa5a5 && out[2][0] == 0xa5a5,
@@ -61,6 +61,7 @@ int main(void) {
     type.round_before_rope = true;
     ref_q_norm_rope(&type, &args);
     ok(!memcmp(plain, &out[0][DIM], 2 * (DIM - ROPE)), "round_before_rope leaves the nope part");
+    ok(memcmp(plain, &out[0][DIM], sizeof plain) != 0, "and shows in the rotated one");
     type.round_before_rope = false;
     for (int i = 0; i < DIM; i++) q[0][i] = ref_bf16(0);
     ref_q_norm_rope(&type, &args);

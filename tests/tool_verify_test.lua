@@ -5,7 +5,8 @@ package.path = "tests/?.lua;" .. package.path
 local tap = require "tap"
 local shell = require "shell"
 
-if not shell.exists(shell.build .. "/executor/libcuda.so.1") then
+local executor = shell.build .. "/executor/libcuda.so.1"
+if not shell.exists(executor) or not shell.read(executor):find("cuLaunchKernel", 1, true) then
   tap.skip_all("the executor has not been built")
 end
 
