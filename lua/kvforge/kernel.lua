@@ -42,7 +42,7 @@ local vocabulary = {
   ballot = ir.ballot, popcount = ir.popcount, atomic_add = ir.atomic_add, barrier = ir.barrier, warp_barrier = ir.warp_barrier,
   -- memory and instructions
   shared = ir.shared, dynamic_shared = ir.dynamic_shared, asm = ir.asm, has = ir.has,
-  rows = place.rows, array = place.array,
+  rows = place.rows, several = place.several, array = place.array,
 }
 
 for _, name in ipairs { "bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64",

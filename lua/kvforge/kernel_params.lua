@@ -25,13 +25,15 @@ function v.value(name, dtype) return { name = name, type = dtype, direction = "v
 -- Bytes from one id (or layer, or token) to the next: 64 bits, a multiple of `multiple`.
 function v.stride(name, multiple) return { name = name, type = "u64", direction = "value", multiple = multiple } end
 
--- The planes of a place: base and stride of each. `direction` is "in", "out" or "inout".
-function v.planes(place, direction)
+-- The planes of a place: base and stride of each. `direction` is "in", "out" or "inout"; `prefix`
+-- stands before their names, for a second place of the same format.
+function v.planes(place, direction, prefix)
   local list = {}
   for _, plane in ipairs(place.planes) do
-    list[#list + 1] = pointer(direction)(plane.name, "u8", "pages of " .. plane.page_bytes .. " bytes",
+    local name = (prefix or "") .. plane.name
+    list[#list + 1] = pointer(direction)(name, "u8", "pages of " .. plane.page_bytes .. " bytes",
       { align = plane.align })
-    list[#list + 1] = v.stride(plane.name .. "_stride", plane.align)
+    list[#list + 1] = v.stride(name .. "_stride", plane.align)
   end
   return list
 end

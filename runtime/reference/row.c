@@ -193,3 +193,60 @@ void ref_row_store(const struct ref_type *type, const struct ref_place *place, u
     default: break;
     }
 }
+
+/* A code's value as attention sees it. */
+static uint16_t read_back(float code, float scale) {
+    return ref_bf16(code * scale);
+}
+
+static void load_e4m3(const uint8_t *code, uint32_t count, float scale, uint16_t *value) {
+    for (uint32_t i = 0; i < count; i++) value[i] = read_back(ref_e4m3_value(code[i]), scale);
+}
+
+/* Codes under one ue8m0 per 64; the bytes are `step` apart. */
+static void load_blocks(const uint8_t *code, const uint8_t *scale, uint32_t step, uint32_t count,
+                        uint16_t *value) {
+    for (uint32_t i = 0; i < count; i += SCALE_BLOCK)
+        load_e4m3(code + i, SCALE_BLOCK, ref_ue8m0_value(scale[i / SCALE_BLOCK * step]), value + i);
+}
+
+static void load_fp4(const uint8_t *code, const uint8_t *scale, uint32_t count, uint16_t *value) {
+    for (uint32_t i = 0; i < count; i++)
+        value[i] = read_back(ref_e2m1_value(code[i / 2] >> (i % 2 * 4) & 15),
+                             ref_ue8m0_value(scale[i / FP4_BLOCK]));
+}
+
+void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
+                  uint32_t row, uint16_t *value) {
+    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
+    const uint8_t *data[REF_PLANES] = {0};
+    for (uint32_t i = 0; i < ref_planes(type->format); i++)
+        data[i] =
+            place->plane[i].base + page * place->plane[i].stride + row * row_sizes(type, i).data;
+    struct sizes size = row_sizes(type, 0);
+    const uint8_t *footer = place->plane[0].base + page * place->plane[0].stride +
+                            place->rows * size.data + row * size.footer;
+    float scale = 1;
+    switch (type->format) {
+    case REF_BF16: memcpy(value, data[0], 2 * (size_t)type->head_dim); break;
+    case REF_FP8_TOKEN:
+        memcpy(&scale, data[2], 4);
+        load_e4m3(data[0], nope, scale, value);
+        memcpy(value + nope, data[1], 2 * (size_t)rope);
+        break;
+    case REF_FP8_DS_MLA:
+        load_blocks(data[0], footer, 1, nope, value);
+        memcpy(value + nope, data[0] + nope, 2 * (size_t)rope);
+        break;
+    case REF_FP8_TWO_PLANE:
+        load_blocks(data[0], data[0] + nope, 2, nope, value);
+        memcpy(value + nope, data[1], 2 * (size_t)rope);
+        break;
+    case REF_FP8_INDEX:
+        memcpy(&scale, footer, 4);
+        load_e4m3(data[0], type->head_dim, scale, value);
+        break;
+    case REF_FP4_INDEX: load_fp4(data[0], footer, type->head_dim, value); break;
+    default: break;
+    }
+}
