@@ -57,7 +57,7 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(92)
+tap.plan(93)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 
@@ -195,6 +195,8 @@ change("a type that is no layer type", { types = "{ swa = { ratio = 0 } }", laye
 change("a type with a bad name",
   { types = "{ [\"S W\"] = kv.layer_type { latent, ratio = 0, rope = rope } }",
   layers = "{ \"S W\" }" }, "must be an identifier")
+change("types as a list", { types = "{ kv.layer_type { latent, ratio = 0, rope = rope } }",
+  layers = "{ \"swa\" }" }, "field \"types\": a layer type's name must be an identifier; given 1")
 change("a type called common", { types = "{ common = kv.layer_type { latent, ratio = 0, rope = rope } }",
   layers = "{ \"common\" }" }, "taken")
 

@@ -63,16 +63,21 @@ void batch_free(struct session *session, struct batch_device *device) {
     buffer_destroy(session, &device->state_slot);
 }
 
+/* Not every kernel has each of them; that all parameters are set is checked at the launch. */
+static void set(struct call *call, const char *name, uint64_t value) {
+    if (call_has(call, name)) call_set(call, name, value);
+}
+
 void batch_set(const struct batch *batch, const struct batch_device *device, uint32_t slots,
                uint32_t positions, struct call *call) {
-    call_set(call, "tokens", batch->tokens);
-    call_set(call, "requests", batch->requests);
-    call_set(call, "slots", slots);
-    if (call_has(call, "positions")) call_set(call, "positions", positions);
-    call_set(call, "batch_id", buffer_address(&device->batch_id));
-    call_set(call, "position", buffer_address(&device->position));
-    call_set(call, "cu_tokens", buffer_address(&device->cu_tokens));
-    call_set(call, "state_slot", buffer_address(&device->state_slot));
+    set(call, "tokens", batch->tokens);
+    set(call, "requests", batch->requests);
+    set(call, "slots", slots);
+    set(call, "positions", positions);
+    set(call, "batch_id", buffer_address(&device->batch_id));
+    set(call, "position", buffer_address(&device->position));
+    set(call, "cu_tokens", buffer_address(&device->cu_tokens));
+    set(call, "state_slot", buffer_address(&device->state_slot));
 }
 
 struct ref_batch batch_reference(const struct batch *batch, uint32_t slots, uint32_t positions) {

@@ -32,7 +32,7 @@ bool batch_upload(struct session *session, const struct batch *batch, struct bat
 void batch_free(struct session *session, struct batch_device *device);
 
 struct call;
-/* Set tokens, requests, slots, positions (if the call has it) and the four arrays of a call. */
+/* Set what a call has of tokens, requests, slots, positions and the four arrays. */
 void batch_set(const struct batch *batch, const struct batch_device *device, uint32_t slots,
                uint32_t positions, struct call *call);
 struct ref_batch batch_reference(const struct batch *batch, uint32_t slots, uint32_t positions);

@@ -97,7 +97,7 @@ static const struct {
     {"a chunk as long as the ring", exactly_ring},
     {"a chunk one longer than the ring", ring_and_one},
     {"a chunk of twice the ring", long_chunk},
-    {"many requests with padding", many_requests},
+    [PLAN_MANY] = {"many requests with padding", many_requests},
     {"many requests in other slots", many_requests},
     {"used slots start again", reuse},
     {"positions up to the last and beyond", last_position},

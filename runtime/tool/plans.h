@@ -15,6 +15,9 @@ struct plan_space {
 /* A ring this long is tried with batches of up to 2 * ring + 3 tokens. */
 #define PLAN_LONGEST_RING ((BATCH_TOKENS - 16) / 2)
 
+/* The plan of many requests with padding, in random slots at random positions. */
+#define PLAN_MANY 6
+
 size_t plan_count(void);
 const char *plan_name(size_t plan);
 void plan_build(size_t plan, const struct plan_space *space, struct batch *batch);

@@ -58,6 +58,22 @@ static bool read_kernels(json_t *modules, struct rules *out) {
     return true;
 }
 
+static bool read_indexes(json_t *types, struct rules *out) {
+    size_t i;
+    json_t *type;
+    size_t total = json_array_size(types);
+    out->indexes = calloc(total ? total : 1, sizeof *out->indexes);
+    if (!out->indexes) return false;
+    json_array_foreach(types, i, type) {
+        json_t *indexer = json_object_get(type, "indexer");
+        if (!indexer) continue;
+        struct rules_index *at = &out->indexes[out->index_count++];
+        copy_name(at->type, sizeof at->type, type, "name");
+        copy_name(at->format, sizeof at->format, indexer, "format");
+    }
+    return true;
+}
+
 bool rules_read(const char *directory, struct rules *out) {
     char path[4096];
     json_error_t error;
@@ -69,14 +85,22 @@ bool rules_read(const char *directory, struct rules *out) {
     json_t *model = json_object_get(root, "model");
     bool good = json_is_object(model);
     if (good) read_rules(model, out);
-    good = good && read_kernels(json_object_get(root, "modules"), out);
+    good = good && read_kernels(json_object_get(root, "modules"), out) &&
+           read_indexes(json_object_get(root, "types"), out);
     json_decref(root);
     return good || fail(directory, "there is no model in it, or memory is short");
 }
 
 void rules_free(struct rules *rules) {
     free(rules->kernels);
+    free(rules->indexes);
     memset(rules, 0, sizeof *rules);
+}
+
+enum ref_format rules_index_format(const struct rules *rules, const char *type) {
+    for (size_t i = 0; i < rules->index_count; i++)
+        if (!strcmp(rules->indexes[i].type, type)) return ref_format_find(rules->indexes[i].format);
+    return REF_FORMATS;
 }
 
 bool rules_of_type(const struct rules *rules, const kvf_type_info *info, struct ref_type *out) {

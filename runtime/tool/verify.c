@@ -11,10 +11,9 @@ static const struct verifier {
     const char *kernel;
     bool (*run)(struct verify *verify, const struct subject *subject);
 } verifiers[] = {
-    {"swa_write", verify_swa_write},
-    {"state_reset", verify_state_reset},
-    {"tail_append", verify_tail_append},
-    {"index_tail_append", verify_tail_append},
+    {"swa_write", verify_swa_write},     {"state_reset", verify_state_reset},
+    {"tail_append", verify_tail_append}, {"index_tail_append", verify_tail_append},
+    {"compress", verify_compress},       {"index_compress", verify_compress},
 };
 
 bool outputs_remember(struct outputs *outputs) {

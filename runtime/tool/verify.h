@@ -43,9 +43,11 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
 
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
+bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */
 bool verify_state_reset(struct verify *verify, const struct subject *subject);
-/* tail_append and index_tail_append. */
+/* These two with their forms for the indexer: index_tail_append, index_compress. */
 bool verify_tail_append(struct verify *verify, const struct subject *subject);
+bool verify_compress(struct verify *verify, const struct subject *subject);
 
 /*
  * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.

@@ -138,6 +138,7 @@ static bool run_all(struct bench *b) {
 }
 
 bool verify_swa_write(struct verify *verify, const struct subject *subject) {
+    if (verify->session->rules.paged) return verify_swa_paged(verify, subject);
     struct bench *b = calloc(1, sizeof *b);
     if (!b) return false;
     b->verify = verify;

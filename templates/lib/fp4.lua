@@ -23,4 +23,9 @@ function fp4.e2m1x8(x)
   return word
 end
 
+-- A code (u32, four bits) as f32, exactly: its bits moved to f32's place, times 2^126.
+function fp4.value(code)
+  return ((code & 7) << 22 | (code & 8) << 28):bits(f32) * 0x1p126
+end
+
 return fp4
