@@ -77,6 +77,7 @@ static unsigned query_errors(bool hadamard) {
                 for (uint32_t k = i / block * block; k < i / block * block + block; k++)
                     if (fabs(want[k]) > most) most = fabs(want[k]);
                 double slack = fabs(want[i]) * 0x1p-7; /* bf16, twice */
+                moved += fabs(got - want[i]) > slack;
                 wrong +=
                     fabs(got - want[i]) > half_step(index_type.format, fabs(want[i]), most) + slack;
             }
