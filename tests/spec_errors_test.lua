@@ -57,7 +57,7 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(93)
+tap.plan(94)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 
@@ -111,6 +111,9 @@ one("deep nesting", "return " .. ("{"):rep(300) .. ("}"):rep(300), "dir/bad.lua:
 one("many sorts", "local t = {}\nfor i = 1, 1000 do t[i] = -i end\nwhile true do table.sort(t) end",
   "instructions")
 one("a hook that hides in tostring", "local s = tostring({})\nerror(s)", "table")
+local long = ("deep/"):rep(40) .. "x.lua"
+local _, long_errors = load_spec("\nlocal x = = 1", "@" .. long)
+tap.is(long_errors[1], long .. ":2: unexpected symbol near '='", "a long path is not cut")
 tap.is(("x"):rep(3), "xxx", "string methods are whole again afterwards")
 tap.ok(collectgarbage "isrunning", "the collector runs again")
 tap.is(debug.gethook(), nil, "no hook is left")
