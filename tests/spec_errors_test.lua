@@ -57,9 +57,11 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(96)
+tap.plan(97)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
+tap.is(#errors_of(spec_text { layers = "{ kv.of(\"swa\", 2048), kv.alternate(1024, \"swa\", \"csa\") }" }), 0,
+  "so is one with as many layers as there may be")
 
 -- ---- the text itself ----
 
