@@ -17,6 +17,8 @@ struct build_options {
     const char *targets[BUILD_MAX_TARGETS]; /* instead of the spec's, if any */
     int n_targets;
     bool keep_ir;        /* also write the LLVM IR of every module */
+    bool embed;          /* also write <model>.c with the bundle inside */
+    bool cubin;          /* also assemble every module with ptxas */
     const char *report;  /* write timings and registers to this file, or null */
 };
 
