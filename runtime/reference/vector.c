@@ -46,6 +46,24 @@ float ref_exp2(float x) {
     return ref_float(ref_bits(p) + ((uint32_t)(int32_t)whole << 23));
 }
 
+float ref_max(float a, float b) {
+    if (isnan(a)) return b;
+    if (isnan(b)) return a;
+    if (a == b) return signbit(a) ? b : a;
+    return a > b ? a : b;
+}
+
+float ref_log2(float v) {
+    int32_t bits = (int32_t)ref_bits(v), from_root = bits - 0x3f3504f3; /* of sqrt(1/2) */
+    int32_t n = from_root >= 0 ? from_root >> 23 : -((-from_root + 0x7fffff) >> 23);
+    float m = ref_float((uint32_t)bits - ((uint32_t)n << 23));
+    float z = (m - 1) / (m + 1), u = z * z;
+    float q = fmaf(u, 0x1.b8c6dp-2f, 0x1.274d9p-1f);
+    q = fmaf(u, q, 0x1.ec70d6p-1f);
+    q = fmaf(u, q, 0x1.715476p+1f);
+    return z * q + (float)n;
+}
+
 void ref_hadamard(float *x, uint32_t count) {
     for (uint32_t stride = 1; stride < count; stride *= 2)
         for (uint32_t i = 0; i < count; i++) {

@@ -31,6 +31,12 @@ float ref_exp2(float x);
  */
 void ref_hadamard(float *x, uint32_t count);
 
+/* The larger number; a NaN loses against a number, and +0 is above -0. */
+float ref_max(float a, float b);
+
+/* log2 of a positive normal number, by a polynomial in (m - 1) / (m + 1): the kernels' own. */
+float ref_log2(float v);
+
 /* Element `column` of a row of numbers, widened. */
 float ref_element(enum ref_dtype dtype, const uint8_t *row, uint32_t column);
 
