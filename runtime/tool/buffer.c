@@ -44,6 +44,14 @@ uint8_t *buffer_data(const struct buffer *buffer) {
     return buffer->image + buffer->guard;
 }
 
+float *buffer_floats(const struct buffer *buffer) {
+    return (float *)(void *)buffer_data(buffer);
+}
+
+int32_t *buffer_ints(const struct buffer *buffer) {
+    return (int32_t *)(void *)buffer_data(buffer);
+}
+
 size_t buffer_bytes(const struct buffer *buffer) {
     return buffer->total - 2 * buffer->guard;
 }

@@ -52,6 +52,12 @@ bool verify_compress(struct verify *verify, const struct subject *subject);
 bool verify_lists(struct verify *verify, const struct subject *subject);
 /* q_norm_rope and inverse_rope. */
 bool verify_query(struct verify *verify, const struct subject *subject);
+bool verify_indexer_query(struct verify *verify, const struct subject *subject);
+bool verify_indexer_scores(struct verify *verify, const struct subject *subject);
+bool verify_indexer_topk(struct verify *verify, const struct subject *subject);
+bool verify_attn(struct verify *verify, const struct subject *subject);
+bool verify_attn_combine(struct verify *verify, const struct subject *subject);
+bool verify_rows_copy(struct verify *verify, const struct subject *subject); /* of no layer type */
 
 /*
  * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.
