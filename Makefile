@@ -120,6 +120,17 @@ $(BUILD)/tests/gen_%: tests/gen_%.c $(GEN_OBJ)
 	$(CC) $(BASE) $(CFLAGS) -Igen $(LLVM_CFLAGS) $(LUA_CFLAGS) -c $< -o $@.o
 	$(CXX) $(LDFLAGS) -o $@ $@.o $(filter-out %/gen/main.o,$(GEN_OBJ)) $(LLVM_LIBS) $(LUA_LIBS) -lmd -ldl -lm
 
+# A make-believe CUDA driver, and one from before cuGetProcAddress.
+FAKE := $(BUILD)/tests/fake/libcuda.so.1 $(BUILD)/tests/fake/old/libcuda.so.1
+$(BUILD)/tests/fake/old/libcuda.so.1: FAKE_CFLAGS := -DFAKE_OLD
+$(FAKE): tests/fake/fake_cuda.c tests/fake/fake_cuda.h
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(BASE)) $(CFLAGS) $(LDFLAGS) $(FAKE_CFLAGS) -Iruntime -shared $< -o $@
+
+$(BUILD)/tests/runtime_%: tests/runtime_%.c $(LIB_A) $(FAKE)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< -o $@ $(LIB_A) $(LIB_LIBS)
+
 $(BUILD)/tests/%: tests/%.c $(LIB_A) $(REFERENCE_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Iruntime/reference $< -o $@ $(REFERENCE_OBJ) $(LIB_A) $(LIB_LIBS)

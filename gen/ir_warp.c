@@ -94,6 +94,29 @@ static int l_ballot(lua_State *L) {
     return 1;
 }
 
+/* ir.atomic_add(pointer, value) -> what was there: 32-bit integers, relaxed */
+static int l_atomic_add(lua_State *L) {
+    struct ir_module *m = ir_current(L);
+    struct ir_value p = *ir_check(L, 1);
+    if (p.kind != IR_POINTER || ir_kind_info[p.element].class != IR_CLASS_INT ||
+        ir_kind_info[p.element].bytes != 4)
+        return ir_error(L, "an atomic addition wants a pointer to u32 or i32");
+    struct ir_value v = ir_operand(L, 2, p.element);
+    LLVMValueRef old = LLVMBuildAtomicRMW(m->builder, LLVMAtomicRMWBinOpAdd, p.ref, v.ref,
+                                          LLVMAtomicOrderingMonotonic, 0);
+    ir_push(L, m, old, p.element, IR_VARYING);
+    return 1;
+}
+
+/* ir.popcount(v): the bits set in a u32 */
+static int l_popcount(lua_State *L) {
+    struct ir_module *m = ir_current(L);
+    struct ir_value v = ir_operand(L, 1, IR_U32);
+    LLVMTypeRef type = ir_llvm_type(m, IR_U32, IR_GENERIC);
+    ir_push(L, m, ir_intrinsic(L, m, "llvm.ctpop", &type, 1, &v.ref, 1), IR_U32, v.level);
+    return 1;
+}
+
 /* ir.barrier(): all threads of the block wait for each other and see each other's writes */
 static int l_barrier(lua_State *L) {
     struct ir_module *m = ir_current(L);
@@ -120,6 +143,8 @@ void ir_open_warp(lua_State *L) {
                                          {"shuffle_xor", l_shuffle_xor},
                                          {"shuffle_up", l_shuffle_up},
                                          {"ballot", l_ballot},
+                                         {"atomic_add", l_atomic_add},
+                                         {"popcount", l_popcount},
                                          {"barrier", l_barrier},
                                          {"warp_barrier", l_warp_barrier},
                                          {0, 0}};

@@ -82,16 +82,23 @@ static kvf_status check_started(struct kvf_driver *driver, const char *asked, kv
                          "%s is not a CUDA driver: it has no cuInit, cuDriverGetVersion or "
                          "cuDeviceGetCount",
                          asked);
+    const char *call = "cuInit";
     CUresult code = driver->cuInit(0);
-    if (code == CUDA_SUCCESS) code = driver->cuDriverGetVersion(&driver->version);
+    if (code == CUDA_SUCCESS) {
+        call = "cuDriverGetVersion";
+        code = driver->cuDriverGetVersion(&driver->version);
+    }
     int devices = 0;
-    if (code == CUDA_SUCCESS) code = driver->cuDeviceGetCount(&devices);
+    if (code == CUDA_SUCCESS) {
+        call = "cuDeviceGetCount";
+        code = driver->cuDeviceGetCount(&devices);
+    }
     if (code == CUDA_SUCCESS && devices == 0) code = CUDA_ERROR_NO_DEVICE;
     if (code == CUDA_SUCCESS) return KVF_OK;
     /* Whatever kept it from starting, there is no driver to work with. */
     char what[300];
     (void)snprintf(what, sizeof what, "starting the driver %s", asked);
-    driver_fail(driver, code, "cuInit", what, error);
+    driver_fail(driver, code, call, what, error);
     if (error) error->status = KVF_ERROR_NO_DRIVER;
     return KVF_ERROR_NO_DRIVER;
 }

@@ -36,11 +36,11 @@ static kvf_status check_params(const struct kvf_device *device, const struct kvf
                 from->entry, param->name, offset, size, param->offset, param->size);
     }
     CUresult code = driver->cuFuncGetParamInfo(kernel->function, from->param_count, &offset, &size);
-    if (code == CUDA_SUCCESS)
-        return error_set(error, KVF_ERROR_BUNDLE,
-                         "kernel %s has more than the %u parameters of the manifest", from->entry,
-                         from->param_count);
-    return KVF_OK;
+    if (code == CUDA_ERROR_INVALID_VALUE) return KVF_OK; /* there is no further one */
+    if (code != CUDA_SUCCESS) return fail(device, code, "cuFuncGetParamInfo", from, error);
+    return error_set(error, KVF_ERROR_BUNDLE,
+                     "kernel %s has more than the %u parameters of the manifest", from->entry,
+                     from->param_count);
 }
 
 static kvf_status ask(const struct kvf_device *device, const struct kvf_kernel *kernel,

@@ -12,7 +12,7 @@ local function page(format, rows, sizes, align)
   return layout.place("window", "window_block", rows, format, sizes or latent, align or 32)
 end
 
-tap.plan(80)
+tap.plan(83)
 
 -- ---- bytes of a row and of a page ----
 
@@ -64,7 +64,8 @@ tap.is(two.scale.copies, 2, "the quantiser is told to write two")
 local index8 = page("fp8_index", 32, { dim = 128 })
 tap.is(layout.offset(index8, "codes", 31), 31 * 128, "fp8_index: codes first")
 tap.is(layout.offset(index8, "scale", 31), 32 * 128 + 31 * 4, "then scales")
-tap.is(index8.scale.block, 128, "one scale a row")
+tap.is(index8.scale.block .. index8.scale.kind .. index8.scale.dtype, "128powerf32",
+  "one power of two a row, as a float")
 local index4 = page("fp4_index", 32, { dim = 128 })
 tap.is(layout.offset(index4, "codes", 31), 31 * 64, "fp4_index: two codes a byte")
 tap.is(index4.field.codes.count, 128, "128 of them")
@@ -159,6 +160,21 @@ M = flash("fp8_ds_mla", "fp8_index", "paged", "page_align = 576,")
 tap.is(M.types[3].place.window.page_bytes, 74880, "74,880 bytes a 128-row page")
 tap.is(#M.types[3].state, 0, "a window layer has no state in paged mode")
 tap.is(M.types[1].state[1].name, "tail_ka", "a compressed one has its tails")
+
+-- ---- tails ----
+
+local function tails(extra)
+  local names = {}
+  for i, array in ipairs(flash("fp8_ds_mla", "fp8_index", "paged", extra).types[2].state) do
+    names[i] = array.name .. " " .. array.dtype .. " " .. table.concat(array.shape, "x")
+  end
+  return table.concat(names, ", ")
+end
+tap.is(tails "", "tail_ka f32 128x512, tail_za f32 128x512, tail_len i32 ", "tails as the model keeps them")
+tap.is(tails "state_dtype = \"bf16\", drafts = 3,",
+  "tail_ka bf16 131x512, tail_za bf16 131x512, tail_len i32 ", "narrower, with room for drafts")
+tap.is(tails "online = true,",
+  "tail_max f32 512, tail_sum f32 512, tail_acc f32 512, tail_len i32 ", "as a running softmax")
 
 -- ---- the arena, as its definition works it out for Flash ----
 

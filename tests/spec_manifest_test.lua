@@ -47,6 +47,15 @@ local function kernel(name)
   }
 end
 
+-- Twelve bytes: no multiple of eight, and no padding behind.
+local function small_kernel(name)
+  local small = kernel(name)
+  small.params = { small.params[1], small.params[2],
+    { name = "count", type = "i32", offset = 8, direction = "value" } }
+  small.params_bytes = 12
+  return small
+end
+
 local function modules_of(M)
   local modules = {}
   for i = #M.types, 1, -1 do
@@ -54,7 +63,7 @@ local function modules_of(M)
       modules[#modules + 1] = {
         type = M.types[i].name, target = target, file = M.types[i].name .. "." .. target .. ".ptx",
         text = "// " .. target, ptx = "7.8", driver = 11080,
-        kernels = { kernel "swa_write", kernel "state_reset" },
+        kernels = { kernel "swa_write", small_kernel "state_reset" },
       }
     end
   end
@@ -175,6 +184,7 @@ local function refuses(pattern, replacement, name)
   tap.ok(count == 1 and not ok, name)
 end
 refuses("(CSA_INDEX_SCALE_OFFSET) 4096", "%1 4100", "a field beyond its page is refused")
-refuses("    kvf_address swa_pos;[^\n]*\n(.-csa_state_reset)", "%1", "a missing parameter is refused")
+refuses("(_csa_swa_write_params {\n.-)    kvf_address swa_pos;[^\n]*\n", "%1",
+  "a missing parameter is refused")
 os.execute("rm -rf " .. folder)
 tap.done()

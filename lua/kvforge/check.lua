@@ -302,7 +302,7 @@ function checker:types_field(map, where, owner, _, model)
     else
       types[#types + 1] = self:layer_type(name, node, model)
     end
-    by_name[name] = true
+    if type(name) == "string" then by_name[name] = true end
   end
   return types, by_name
 end

@@ -6,8 +6,8 @@
 --   format.rows     "latent" (nope and rope of head_dim elements) or "index" (dim elements)
 --   format.scale    how the quantised field is scaled: dtype, block (elements a scale covers; a
 --                   number, or the name of a size for "all of them"), kind:
---                     inverse   fp32 amax / largest: a stored code times it is the value
---                     power     a power of two, as the exponent byte
+--                     inverse   largest magnitude / 448 or 1, any fp32: a code times it is the value
+--                     power     a power of two, as its exponent byte or as fp32
 --   format.round    pages round up to the model's page_align; others are packed
 --   plane.suffix    the plane is swa_<suffix>, kv_<suffix> or index_<suffix>
 --   field.count     elements: a number or a size's name ("nope", "rope", "dim"), divided by `per` and
@@ -78,7 +78,7 @@ formats.fp8_two_plane = {
 
 formats.fp8_index = {
   rows = "index", round = true, meaning = "B times e4m3 codes, then B times one fp32 scale",
-  scale = { dtype = "f32", block = "dim", kind = "inverse" },
+  scale = { dtype = "f32", block = "dim", kind = "power" },
   planes = {
     { suffix = "rows", sections = {
       { { name = "codes", dtype = "e4m3", count = "dim" } },

@@ -1,25 +1,11 @@
 -- The C header of a bundle: sizes and offsets, one parameter struct and one typed launch function
 -- per kernel. It compiles as C17 and C++17 and checks itself against the manifest's numbers.
+local identifier = require("kvforge.header_names").identifier
 
 local c_types = {
   ptr = "kvf_address", i32 = "int32_t", u32 = "uint32_t", i64 = "int64_t", u64 = "uint64_t",
   f32 = "float",
 }
-
--- Words that a parameter may be called but C or C++ reserves.
-local reserved = {}
-for word in ([[ alignas alignof and asm auto bool break case catch char class const constexpr
-  continue decltype default delete do double else enum explicit export extern false float for friend
-  goto if inline int long mutable namespace new not nullptr operator or private protected public
-  register restrict return short signed sizeof static struct switch template this throw true try
-  typedef typeid typename union unsigned using virtual void volatile while xor ]]):gmatch("%S+") do
-  reserved[word] = true
-end
-
-local function identifier(name)
-  local safe = name:gsub("[^%w]", "_")
-  return reserved[safe] and safe .. "_" or safe
-end
 
 local writer = {}
 writer.__index = writer
@@ -132,7 +118,9 @@ end
 
 local function parameter_comment(param)
   if param.type ~= "ptr" then return "" end
-  local what = table.concat({ param.dtype or "", param.shape or "" }):gsub("%*/", "* /")
+  local shape = param.shape or ""
+  if not shape:find("^%[") then shape = " " .. shape end
+  local what = ((param.dtype or "") .. shape):gsub("%*/", "* /")
   local align = param.align and (", aligned to %d"):format(param.align) or ""
   return (" /* %s: %s%s */"):format(param.direction, what, align)
 end
@@ -145,12 +133,9 @@ function writer:params_struct(kernel, struct)
   end
   self:line("};")
   for _, param in ipairs(kernel.params) do
-    self:check(("offsetof(struct %s, %s) == %d"):format(struct, identifier(param.name),
-      param.offset), param.name .. " lies where the kernel reads it")
+    self:line("%s_PARAM(%s, %s, %d);", self.upper, struct, identifier(param.name), param.offset)
   end
-  -- The struct may end in padding that the kernel does not know.
-  self:check(("sizeof(struct %s) >= %d && sizeof(struct %s) < %d"):format(struct,
-    kernel.params_bytes, struct, kernel.params_bytes + 8), "the struct is the kernel's parameters")
+  self:line("%s_PARAMS(%s, %d);", self.upper, struct, kernel.params_bytes)
 end
 
 function writer:launch(kernel, name, struct)
@@ -196,13 +181,19 @@ function writer:kernels(modules)
     self:line("    const kvf_kernel *%s;", names[i])
   end
   self:line("} %s_kernels;\n", self.lower)
+  self:line("#define %s_PARAM(type, name, offset) \\", self.upper)
+  self:line('    %s_ASSERT(offsetof(struct type, name) == offset, #name " lies elsewhere")', self.upper)
+  self:line("/* A struct may end in padding that the kernel does not know. */")
+  self:line("#define %s_PARAMS(type, bytes) \\", self.upper)
+  self:line("    %s_ASSERT((sizeof(struct type) + 7) / 8 == (bytes + 7) / 8, \\", self.upper)
+  self:line('        #type " is too small or large")\n')
   self:line("/* Look every kernel up in a loaded library. On an error the table is half filled. */")
   self:line("static inline kvf_status %s_find(const kvf_library *library,", self.lower)
   self:line("    %s_kernels *out, kvf_error *error)\n{\n    kvf_status status = KVF_OK;", self.lower)
   for i, kernel in ipairs(kernels) do
     self:line("    if (status == KVF_OK)")
-    self:line('        status = kvf_library_kernel(library, "%s", "%s", &out->%s, error);',
-      kernel.type, kernel.name, names[i])
+    self:line('        status = kvf_library_kernel(library, "%s", "%s",', kernel.type, kernel.name)
+    self:line("            &out->%s, error);", names[i])
   end
   self:line("    return status;\n}")
   for i, kernel in ipairs(kernels) do
@@ -210,6 +201,7 @@ function writer:kernels(modules)
     self:params_struct(kernel, struct)
     self:launch(kernel, names[i], struct)
   end
+  self:line("\n#undef %s_PARAM\n#undef %s_PARAMS", self.upper, self.upper)
 end
 
 --[[
@@ -233,6 +225,10 @@ return function(M, modules, digest)
   self:model(M, digest)
   for _, T in ipairs(M.types) do self:layer_type(T, bits) end
   self:kernels(modules)
+  self:line("\n/* The bundle, for kvf_bundle_open_memory: defined in the file that --embed writes. */\n")
+  self:line('#ifdef __cplusplus\nextern "C" {\n#endif')
+  self:line("extern const kvf_file %s_files[];\nextern const uint32_t %s_file_count;", lower, lower)
+  self:line("#ifdef __cplusplus\n}\n#endif")
   self:line("\n#undef %s_ASSERT\n\n#endif", self.upper)
   return table.concat(self.out, "\n") .. "\n"
 end

@@ -58,10 +58,10 @@ local encode
 
 local function encode_array(list, indent)
   local parts, count = {}, 0
-  for _ in pairs(list) do count = count + 1 end
-  if count ~= #list then error("json: a table is neither an array nor an object") end
   local inner = indent .. "  "
   for i, value in ipairs(list) do parts[i] = encode(value, inner) end
+  for _ in pairs(list) do count = count + 1 end
+  if count ~= #parts then error("json: a table is neither an array nor an object") end
   if all_scalar(list) then return "[" .. table.concat(parts, ", ") .. "]" end
   return "[\n" .. inner .. table.concat(parts, ",\n" .. inner) .. "\n" .. indent .. "]"
 end

@@ -1,6 +1,7 @@
 -- The kernel language: what a template sees, and how a template becomes a kernel.
 --
 -- A template is a Lua file that returns kernel { name, job, block, grid, params, build, ... }:
+--   common        true: of no layer type; the kernel goes to the module "common"
 --   variants(T)   the kernels layer type T has of this template: an array of tables that name them
 --                 (absent: one, named like the template; empty: none)
 --   rules(T)      an array of { holds, "what T must be" }: shapes the template can build
@@ -17,9 +18,15 @@ local kernel = {}
 
 -- ---- the names a template may use ----
 
+local function static_assert(condition, message)
+  if ir.is_value(condition) then error("assert is for build time, this is a register value", 2) end
+  if not condition then error(message or "assertion failed", 2) end
+  return condition
+end
+
 local vocabulary = {
   -- Lua itself
-  assert = assert, error = error, ipairs = ipairs, select = select, tostring = tostring,
+  assert = static_assert, error = error, ipairs = ipairs, select = select, tostring = tostring,
   type = type, math = math, string = string, table = table,
   -- values
   const = ir.const, is_value = ir.is_value, pack = ir.pack,
@@ -32,14 +39,15 @@ local vocabulary = {
   variable = ir.variable,
   -- together
   shuffle = ir.shuffle, shuffle_xor = ir.shuffle_xor, shuffle_up = ir.shuffle_up,
-  ballot = ir.ballot, barrier = ir.barrier, warp_barrier = ir.warp_barrier,
+  ballot = ir.ballot, popcount = ir.popcount, atomic_add = ir.atomic_add,
+  barrier = ir.barrier, warp_barrier = ir.warp_barrier,
   -- memory and instructions
   shared = ir.shared, dynamic_shared = ir.dynamic_shared, asm = ir.asm, has = ir.has,
-  rows = place.rows, array = place.array,
+  rows = place.rows, several = place.several, array = place.array,
 }
 
-for _, name in ipairs { "bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64",
-  "e4m3", "e5m2", "ue8m0", "e2m1x2" } do
+for name in ([[ bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 e4m3 e5m2 ue8m0
+  e2m1x2 ]]):gmatch("%S+") do
   vocabulary[name] = name
 end
 
@@ -80,8 +88,14 @@ local function grid(template, T, variant)
   return out
 end
 
+-- The layer type that stands for all: module `common` holds the kernels that need none.
+function kernel.common_type(M)
+  return { name = "common", common = true, model = M.model, place = {}, state = {} }
+end
+
 -- The kernels a layer type has of a template.
 function kernel.variants(template, T)
+  if (template.common or false) ~= (T.common or false) then return {} end
   if not template.variants then return { { name = template.name } } end
   return template.variants(T)
 end

@@ -3,12 +3,12 @@
 -- metatables, no coroutines, so it can neither catch a limit's error nor hide from the hook.
 local sandbox = {}
 
--- Far above what any spec needs (the examples stay under 2,000 instructions and 100 KB), low enough
+-- Far above what any spec needs (the examples stay under 10,000 instructions and 50 KB), low enough
 -- that a hostile one ends within a second.
 sandbox.limits = {
   text = 1 << 20,         -- bytes of the spec
-  instructions = 500000,  -- Lua instructions while it runs
-  memory = 4 << 20,       -- bytes it may allocate while it runs
+  instructions = 200000,  -- Lua instructions while it runs
+  memory = 1 << 20,       -- bytes it may allocate while it runs
 }
 
 -- So few instructions between two looks at the memory that a string that doubles each time cannot
@@ -131,23 +131,21 @@ local function environment(kv, charge)
   return setmetatable(env, reader)
 end
 
--- The line of the spec that is being executed, whatever it has called; nil if there is none (a tail
--- call leaves none).
-local function line_of(chunkname)
-  for level = 2, 64 do
-    local info = debug.getinfo(level, "Sl")
+-- The line of the spec that `thread` executes, or that failed in it, whatever it has called; nil if
+-- there is none (a tail call leaves none).
+local function line_of(thread, chunkname)
+  for level = 0, 64 do
+    local info = debug.getinfo(thread, level, "Sl")
     if not info then return nil end
     if info.source == chunkname then return info.currentline end
   end
 end
 
--- A meter of instructions and allocated bytes; it raises a table { limit, line } when one is out.
-local function new_meter(limits, chunkname)
+-- A meter of instructions and allocated bytes; it raises a table { limit } when one is out.
+local function new_meter(limits)
   local used, start = 0, collectgarbage("count")
   -- string.format, not a method: methods are the spec's guarded ones now, which charge in turn.
-  local function raise(form, limit)
-    error({ limit = string.format(form, limit), line = line_of(chunkname) })
-  end
+  local function raise(form, limit) error({ limit = string.format(form, limit) }) end
   return function(instructions, bytes)
     used = used + instructions
     if used > limits.instructions then
@@ -159,51 +157,56 @@ local function new_meter(limits, chunkname)
   end
 end
 
--- Run `chunk` under `hook`. The string library as methods, and the collector, are the whole state's:
--- put back afterwards. With the collector off every allocation counts, so the memory limit also
--- bounds copying. The hook belongs to the chunk's own coroutine, so it ends with it.
-local function guarded(chunk, hook, strings)
-  local meta = getmetatable("")
-  local methods, collecting = meta.__index, collectgarbage("isrunning")
-  local thread = coroutine.create(chunk)
+-- Replace the fields of the strings' metatable by those of `now`; returns what was there.
+local function swap_string_meta(now)
+  local meta, before = getmetatable(""), {}
+  for name, value in pairs(meta) do before[name] = value end
+  for name in pairs(before) do meta[name] = nil end
+  for name, value in pairs(now) do meta[name] = value end
+  return before
+end
+
+-- Resume `thread` under `hook`. What strings can do and the collector are the whole state's: put back
+-- afterwards. Strings keep the safe methods and lose arithmetic, which would read a long one anew each
+-- time. With the collector off every allocation counts, so the memory limit also bounds copying. The
+-- hook belongs to the spec's own coroutine, so it ends with it.
+local function guarded(thread, hook, strings)
+  local collecting = collectgarbage("isrunning")
   debug.sethook(thread, hook, "", HOOK_STEP)
-  meta.__index = strings
+  local before = swap_string_meta({ __index = strings })
   collectgarbage("stop")
   local ok, result = coroutine.resume(thread)
-  meta.__index = methods
+  swap_string_meta(before)
   if collecting then collectgarbage("restart") end
-  coroutine.close(thread)
   return ok, result
 end
 
--- What went wrong, as { line, text }; line is nil where the text has it or nobody knows.
-local function fault_of(result)
-  if type(result) == "table" and result.limit then
-    return { line = result.line, text = result.limit }
-  elseif type(result) ~= "string" then
-    return { text = "the spec raised an error that is no text" }
-  elseif result:find("stack overflow", 1, true) then
-    return { line = tonumber(result:match(":(%d+):")), text = "the spec recurses too deeply" }
-  elseif result == "not enough memory" then
-    return { text = "the spec takes more memory than there is" }
-  end
-  return { text = result }
+local function fault_text(raised)
+  if type(raised) == "table" and raised.limit then return raised.limit end
+  if type(raised) ~= "string" then return "the spec raised an error that is no text" end
+  if raised:find("stack overflow", 1, true) then return "the spec recurses too deeply" end
+  if raised == "not enough memory" then return "the spec takes more memory than there is" end
+  return raised
 end
 
--- sandbox.run(text, chunkname, make, limits) -> what the spec returns, or nil and { line, text }.
+-- sandbox.run(text, chunkname, make, limits) -> what the spec returns, or nil and { line, text }; the
+-- text may begin with file and line itself.
 -- `make(here)` returns the `kvforge` module for the spec; here() is the line of the spec that called,
 -- or nil. Code that `make`'s functions run must not use strings as objects (text:sub(1)).
 function sandbox.run(text, chunkname, make, limits)
   if #text > limits.text then
     return nil, { line = 1, text = ("the spec is longer than %d bytes"):format(limits.text) }
   end
-  local charge = new_meter(limits, chunkname)
-  local env = environment(make(function() return line_of(chunkname) end), charge)
+  local charge, thread = new_meter(limits), nil
+  local env = environment(make(function() return line_of(thread, chunkname) end), charge)
   local chunk, fault = load(text, chunkname, "t", env)
   if not chunk then return nil, { text = fault } end
-  local ok, result = guarded(chunk, function() charge(HOOK_STEP) end, env.string)
+  thread = coroutine.create(chunk)
+  local ok, result = guarded(thread, function() charge(HOOK_STEP) end, env.string)
   if ok then return result end
-  return nil, fault_of(result)
+  local line = line_of(thread, chunkname)
+  coroutine.close(thread)
+  return nil, { line = line, text = fault_text(result) }
 end
 
 return sandbox

@@ -1,152 +1,185 @@
-/*
- * attn and attn_combine: one body for prefill and decode. A token's list is cut into splits, a
- * split into tiles of 32 rows; tiles, and in them rows, follow the list's order.
- */
+/* attn and attn_combine: a token's list in tiles, then the splits of a head together. */
+#include "attention.h"
+
 #include "convert.h"
-#include "reference.h"
-#include "tensor.h"
+#include "fp32.h"
 #include "vector.h"
 
 #include <math.h>
 #include <string.h>
 
-#define TILE  32
-#define LOG2E 0x1.715476p+0f
-#define LN2   0x1.62e43p-1f
+#define TILE 32
 
-/* The rows of a tile as bf16; masked ones are zeros. */
+/* The rows of 32 list positions, and the same once more by columns. */
 struct tile {
-    uint32_t count; /* of list positions in the split; the others are masked */
-    bool live[TILE];
-    uint16_t rows[TILE][REF_MAX_DIM];
+    uint32_t first, count; /* list positions; those beyond `count` are masked */
+    bool masked[TILE];
+    uint16_t row[TILE][REF_MAX_DIM];
+    uint16_t column[REF_MAX_DIM][TILE];
 };
 
-/* A head's running softmax. */
-struct running {
-    float most, sum;
-    float out[REF_MAX_DIM];
-};
+/* ---- gathering ---- */
 
-static void gather(const struct ref_type *type, const struct ref_attn *args, uint32_t t,
-                   uint32_t first, uint32_t end, struct tile *tile) {
-    const int32_t *list = args->rows + (uint64_t)t * args->list_stride;
+/* The stored values of one list position; false if nothing is there. */
+static bool gather_row(const struct ref_type *type, const struct ref_attn *args, uint32_t token,
+                       uint32_t at, uint16_t *value) {
+    int32_t number = args->rows[(uint64_t)token * args->list_stride + at];
+    bool window = at < (uint32_t)args->window_count[token];
+    const struct ref_place *place = window ? &args->window : &args->compressed;
+    if (number < 0) return false;
+    ref_row_load(type, place, (uint32_t)number / place->rows, (uint32_t)number % place->rows,
+                 value);
+    return true;
+}
+
+static void gather(const struct ref_type *type, const struct ref_attn *args, uint32_t token,
+                   struct tile *tile) {
     for (uint32_t i = 0; i < TILE; i++) {
-        uint32_t at = first + i;
-        int32_t number = at < end ? list[at] : -1;
-        tile->live[i] = number >= 0;
-        memset(tile->rows[i], 0, 2 * (size_t)type->head_dim);
-        if (number < 0) continue;
-        const struct ref_place *place =
-            at < (uint32_t)args->window_count[t] ? &args->window : &args->compressed;
-        ref_row_load(type, place, (uint32_t)number / place->rows, (uint32_t)number % place->rows,
-                     tile->rows[i]);
+        tile->masked[i] =
+            i >= tile->count || !gather_row(type, args, token, tile->first + i, tile->row[i]);
+        if (tile->masked[i]) memset(tile->row[i], 0, 2 * (size_t)type->head_dim);
+        for (uint32_t d = 0; d < type->head_dim; d++) tile->column[d][i] = tile->row[i][d];
     }
 }
 
-static float safe_base(float most) {
-    return most == -INFINITY ? 0 : most;
+/* ---- one tile of one head ---- */
+
+static void scores(const struct ref_type *type, const struct ref_attn *args,
+                   const struct tile *tile, const uint16_t *q, float s[TILE]) {
+    float factor = args->scale * REF_LOG2E;
+    for (uint32_t i = 0; i < TILE; i++)
+        s[i] = tile->masked[i]
+                   ? -INFINITY
+                   : ref_mma_dot(args->core, q, tile->row[i], type->head_dim, 0) * factor;
 }
 
-/* In each eight, pairs, then pairs of pairs; the eights one after the other. */
-static float tile_sum(const float *weight) {
-    float total = 0;
+/* Pairs first, then pairs of pairs, within each eight; the four eights in order. */
+static float tile_sum(const float p[TILE]) {
+    float sum = 0;
     for (uint32_t eight = 0; eight < TILE; eight += 8) {
-        const float *p = weight + eight;
-        float sum = ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
-        total = eight ? total + sum : sum;
+        const float *e = p + eight;
+        float low = (e[0] + e[1]) + (e[2] + e[3]), high = (e[4] + e[5]) + (e[6] + e[7]);
+        float all = low + high;
+        sum = eight ? sum + all : all;
     }
-    return total;
+    return sum;
 }
 
-static void add_tile(const struct ref_type *type, const struct ref_attn *args, const uint16_t *q,
-                     const struct tile *tile, struct running *state) {
-    float score[TILE], weight[TILE], most = state->most;
-    uint16_t rounded[TILE];
-    float scale = args->scale * LOG2E;
+/* What exponents are taken against: the maximum, unless there is no number yet. */
+static float base_of(float largest) {
+    return largest == -INFINITY ? 0 : largest;
+}
+
+static void add_tile(const struct ref_type *type, const struct ref_attn *args,
+                     const struct tile *tile, const uint16_t *q, float *m, float *l, float *o) {
+    float p[TILE], s[TILE], largest = -INFINITY;
+    uint16_t weight[TILE];
+    scores(type, args, tile, q, s);
+    for (uint32_t i = 0; i < TILE; i++) largest = ref_max(largest, s[i]);
+    float next = ref_max(*m, largest), base = base_of(next), alpha = ref_exp2(*m - base);
     for (uint32_t i = 0; i < TILE; i++) {
-        float dot = ref_mma(args->chip, q, tile->rows[i], 1, type->head_dim, 0);
-        score[i] = tile->live[i] ? dot * scale : -INFINITY;
-        most = ref_max(most, score[i]);
+        p[i] = ref_exp2(s[i] - base);
+        weight[i] = ref_bf16(p[i]);
     }
-    float base = safe_base(most), alpha = ref_exp2(state->most - base);
-    for (uint32_t i = 0; i < TILE; i++) {
-        weight[i] = ref_exp2(score[i] - base);
-        rounded[i] = ref_bf16(weight[i]);
-    }
-    state->sum = state->sum * alpha + tile_sum(weight);
-    state->most = most;
+    float kept = *l * alpha;
+    *l = ref_one_nan(kept + tile_sum(p));
     for (uint32_t d = 0; d < type->head_dim; d++)
-        state->out[d] = ref_mma(args->chip, rounded, &tile->rows[0][d], REF_MAX_DIM, TILE,
-                                state->out[d] * alpha);
+        o[d] = ref_mma_dot(args->core, weight, tile->column[d], TILE, o[d] * alpha);
+    *m = next;
 }
 
-/* One split of one token: every head over the same tiles. */
-static void attend(const struct ref_type *type, const struct ref_attn *args, uint32_t t,
-                   uint32_t begin, uint32_t end, uint64_t part) {
-    struct tile tile;
+/* ---- attn ---- */
+
+static void clear_split(const struct ref_type *type, const struct ref_attn *args, uint64_t part,
+                        bool empty) {
     for (uint32_t h = 0; h < args->heads; h++) {
-        uint16_t q[REF_MAX_DIM];
-        struct running state = {.most = -INFINITY};
-        memcpy(q, args->q + t * args->q_stride + (uint64_t)h * type->head_dim * 2,
-               2 * (size_t)type->head_dim);
-        for (uint32_t first = begin; first < end; first += TILE) {
-            gather(type, args, t, first, end, &tile);
-            add_tile(type, args, q, &tile, &state);
+        args->part_m[part + h] = -INFINITY;
+        args->part_l[part + h] = 0;
+        for (uint32_t d = 0; d < type->head_dim && !empty; d++)
+            args->part_o[(part + h) * type->head_dim + d] = 0;
+    }
+}
+
+static void attend_split(const struct ref_type *type, const struct ref_attn *args, uint32_t token,
+                         uint32_t split, struct tile *tile) {
+    uint32_t length = (uint32_t)args->window_count[token] + (uint32_t)args->entry_count[token];
+    uint64_t first = (uint64_t)split * args->split_rows, end = first + args->split_rows;
+    uint64_t part = ((uint64_t)token * args->splits + split) * args->heads;
+    const uint8_t *q = args->q + token * args->q_stride;
+    uint16_t head[REF_MAX_DIM];
+    if (end > length) end = length;
+    clear_split(type, args, part, first >= end);
+    for (uint64_t at = first; at < end; at += TILE) {
+        tile->first = (uint32_t)at;
+        tile->count = (uint32_t)(end - at < TILE ? end - at : TILE);
+        gather(type, args, token, tile);
+        for (uint32_t h = 0; h < args->heads; h++) {
+            memcpy(head, q + (uint64_t)h * type->head_dim * 2, 2 * (size_t)type->head_dim);
+            add_tile(type, args, tile, head, &args->part_m[part + h], &args->part_l[part + h],
+                     args->part_o + (part + h) * type->head_dim);
         }
-        args->part_m[part + h] = ref_one_nan(state.most);
-        args->part_l[part + h] = ref_one_nan(state.sum);
-        float *out = args->part_o + (part + h) * type->head_dim;
-        for (uint32_t d = 0; d < type->head_dim; d++) out[d] = ref_one_nan(state.out[d]);
     }
 }
 
 void ref_attn(const struct ref_type *type, const struct ref_attn *args) {
-    for (uint32_t t = 0; t < args->tokens; t++) {
-        uint32_t length = (uint32_t)args->window_count[t] + (uint32_t)args->entry_count[t];
-        for (uint32_t split = 0; split < args->splits; split++) {
-            uint64_t part = ((uint64_t)t * args->splits + split) * args->heads;
-            uint32_t begin = split * args->split_rows, end = begin + args->split_rows;
-            if (begin < length) {
-                attend(type, args, t, begin, end < length ? end : length, part);
-                continue;
-            }
-            for (uint32_t h = 0; h < args->heads; h++) {
-                args->part_m[part + h] = -INFINITY;
-                args->part_l[part + h] = 0;
-            }
-        }
-    }
+    struct tile tile;
+    for (uint32_t t = 0; t < args->tokens; t++)
+        for (uint32_t i = 0; i < args->splits; i++) attend_split(type, args, t, i, &tile);
 }
 
-/* One head of one token; `part` is the number of its first split's. */
-static void combine(const struct ref_type *type, const struct ref_attn_combine *args, uint64_t part,
-                    float sink, uint8_t *out, float *lse) {
-    float of_rows = -INFINITY, sum = 0, rows_sum = 0, acc[REF_MAX_DIM] = {0};
+/* ---- attn_combine ---- */
+
+/* The splits of one head of one token: element i is at [i * step]. */
+struct parts {
+    const float *m, *l;
+    uint32_t count, step;
+};
+
+static bool has_rows(const struct parts *parts, uint32_t i) {
+    return parts->m[(uint64_t)i * parts->step] != -INFINITY;
+}
+
+/* 2^(m_i - base): what split i counts against that base. */
+static float factor_of(const struct parts *parts, uint32_t i, float base) {
+    return ref_exp2(parts->m[(uint64_t)i * parts->step] - base);
+}
+
+static float sum_l(const struct parts *parts, float base) {
+    float sum = 0;
+    for (uint32_t i = 0; i < parts->count; i++)
+        if (has_rows(parts, i))
+            sum += parts->l[(uint64_t)i * parts->step] * factor_of(parts, i, base);
+    return sum;
+}
+
+static float sum_o(const struct parts *parts, const float *o, uint64_t o_step, float base) {
+    float sum = 0;
+    for (uint32_t i = 0; i < parts->count; i++)
+        if (has_rows(parts, i)) sum += o[i * o_step] * factor_of(parts, i, base);
+    return sum;
+}
+
+static void combine_head(const struct ref_type *type, const struct ref_attn_combine *args,
+                         uint32_t token, uint32_t head) {
+    uint64_t first = (uint64_t)token * args->splits * args->heads + head;
+    struct parts parts = {args->part_m + first, args->part_l + first, args->splits, args->heads};
+    uint8_t *out = args->out + token * args->out_stride + (uint64_t)head * type->head_dim * 2;
+    float largest = -INFINITY, sink = args->sink[head] * REF_LOG2E;
     for (uint32_t i = 0; i < args->splits; i++)
-        of_rows = ref_max(of_rows, args->part_m[part + (uint64_t)i * args->heads]);
-    float base = safe_base(ref_max(of_rows, sink)), rows_base = safe_base(of_rows);
-    for (uint32_t i = 0; i < args->splits; i++) {
-        uint64_t at = part + (uint64_t)i * args->heads;
-        float m = args->part_m[at], l = args->part_l[at];
-        if (m == -INFINITY) continue;
-        float factor = ref_exp2(m - base);
-        sum += l * factor;
-        rows_sum += l * ref_exp2(m - rows_base);
-        const float *o = args->part_o + at * type->head_dim;
-        for (uint32_t d = 0; d < type->head_dim; d++) acc[d] += o[d] * factor;
-    }
-    float denominator = sum + ref_exp2(sink - base);
+        largest = ref_max(largest, parts.m[(uint64_t)i * parts.step]);
+    float base = base_of(ref_max(largest, sink));
+    float l = sum_l(&parts, base), denominator = l + ref_exp2(sink - base);
     for (uint32_t d = 0; d < type->head_dim; d++) {
-        uint16_t bits = ref_bf16(sum == 0 ? 0 : acc[d] / denominator);
-        memcpy(out + 2 * (size_t)d, &bits, 2);
+        const float *o = args->part_o + first * type->head_dim + d;
+        float sum = sum_o(&parts, o, (uint64_t)args->heads * type->head_dim, base);
+        uint16_t value = l == 0 ? 0 : ref_bf16(sum / denominator);
+        memcpy(out + 2 * (size_t)d, &value, 2);
     }
-    *lse = of_rows == -INFINITY ? -INFINITY : ref_one_nan((of_rows + ref_log2(rows_sum)) * LN2);
+    float rows = ref_log2(sum_l(&parts, base_of(largest)));
+    args->lse[(uint64_t)token * args->heads + head] = ref_one_nan((largest + rows) * REF_LN2);
 }
 
 void ref_attn_combine(const struct ref_type *type, const struct ref_attn_combine *args) {
     for (uint32_t t = 0; t < args->tokens; t++)
-        for (uint32_t h = 0; h < args->heads; h++)
-            combine(type, args, (uint64_t)t * args->splits * args->heads + h, args->sink[h] * LOG2E,
-                    args->out + t * args->out_stride + (uint64_t)h * type->head_dim * 2,
-                    &args->lse[(uint64_t)t * args->heads + h]);
+        for (uint32_t h = 0; h < args->heads; h++) combine_head(type, args, t, h);
 }

@@ -80,8 +80,8 @@ void ref_row_store(const struct ref_type *type, const struct ref_place *place, u
                    uint32_t row, const uint16_t *value);
 
 /*
- * Read a row back as attention does: codes times scale, rounded to bf16; bf16 parts as they are.
- * `value` receives head_dim values.
+ * A row as stored (row_load.c): each value is its code times its scale, as binary32, rounded to
+ * bf16; what a format stores as bf16 keeps its bits. `value` takes head_dim elements.
  */
 void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
                   uint32_t row, uint16_t *value);
@@ -228,100 +228,6 @@ struct ref_query {
 
 void ref_q_norm_rope(const struct ref_type *type, const struct ref_query *args);
 void ref_inverse_rope(const struct ref_type *type, const struct ref_query *args);
-
-/* ---- attention (attention.c) ---- */
-
-/*
- * How a chip's tensor cores add: products of a block of `block` elements and the accumulator are
- * cut to `bits` fraction bits of the largest and summed exactly. See tensor.h.
- */
-struct ref_chip {
-    uint32_t block, bits;
-};
-
-struct ref_attn {
-    uint32_t tokens, heads, splits, split_rows, list_stride; /* list_stride: elements */
-    float scale;
-    struct ref_chip chip;
-    const uint8_t *q; /* bf16 [tokens][heads][head_dim] */
-    uint64_t q_stride;
-    const int32_t *rows;                       /* [tokens][list_stride], -1: no row */
-    const int32_t *window_count, *entry_count; /* [tokens] */
-    struct ref_place window, compressed;       /* rows a page: from row numbers to page and row */
-    float *part_o;                             /* [tokens][splits][heads][head_dim] */
-    float *part_m, *part_l;                    /* [tokens][splits][heads] */
-};
-
-/* Attention of every head over every split of its token's list; empty splits write no part_o. */
-void ref_attn(const struct ref_type *type, const struct ref_attn *args);
-
-struct ref_attn_combine {
-    uint32_t tokens, heads, splits;
-    const float *part_o, *part_m, *part_l;
-    const float *sink; /* [heads] */
-    uint8_t *out;      /* bf16 [tokens][heads][head_dim] */
-    uint64_t out_stride;
-    float *lse; /* [tokens][heads] */
-};
-
-void ref_attn_combine(const struct ref_type *type, const struct ref_attn_combine *args);
-
-/* ---- the lightning indexer (indexer.c) ---- */
-
-struct ref_indexer {
-    enum ref_format format; /* of index rows */
-    uint32_t heads, dim, topk;
-    struct ref_chip chip;
-};
-
-struct ref_indexer_query {
-    uint32_t tokens, positions;
-    const int32_t *position;
-    const float *rope;
-    const uint8_t *q;       /* bf16 [tokens][heads][dim] */
-    const uint8_t *weights; /* f32 [tokens][heads] */
-    uint64_t q_stride, weights_stride;
-    uint16_t *q_out; /* [tokens][heads][dim] */
-    float *w_out;    /* [tokens][heads] */
-};
-
-void ref_indexer_query(const struct ref_type *type, const struct ref_indexer *indexer,
-                       const struct ref_indexer_query *args);
-
-struct ref_indexer_scores {
-    struct ref_batch batch;
-    uint32_t scores_stride, first; /* elements; the first entry that is scored */
-    const uint16_t *q;             /* [tokens][heads][dim] */
-    const float *w;                /* [tokens][heads] */
-    struct ref_table block;
-    struct ref_place place;
-    float *scores; /* [tokens][scores_stride] */
-};
-
-void ref_indexer_scores(const struct ref_type *type, const struct ref_indexer *indexer,
-                        const struct ref_indexer_scores *args);
-
-struct ref_indexer_topk {
-    uint32_t tokens, scores_stride, topk_stride; /* elements */
-    const int32_t *position;
-    const float *scores;
-    int32_t *topk, *topk_count;
-};
-
-void ref_indexer_topk(const struct ref_type *type, const struct ref_indexer *indexer,
-                      const struct ref_indexer_topk *args);
-
-/* ---- rows_copy (rows_copy.c) ---- */
-
-struct ref_rows_copy {
-    uint64_t bytes, src_stride, dst_stride;
-    uint32_t count;
-    const int32_t *src_ids, *dst_ids; /* [count]; a negative id on either side copies nothing */
-    const uint8_t *src;
-    uint8_t *dst;
-};
-
-void ref_rows_copy(const struct ref_rows_copy *args);
 
 /* ---- state_reset (state_reset.c) ---- */
 

@@ -1,5 +1,5 @@
-/* rows_copy: pages by their ids, from one place to another. */
-#include "reference.h"
+/* rows_copy: pages from one array to another, by two lists of ids. */
+#include "lists.h"
 
 #include <string.h>
 

@@ -31,39 +31,6 @@ void ref_rotate(float *x, uint32_t rope_dim, const float *table) {
     }
 }
 
-float ref_exp2(float x) {
-    if (isnan(x)) return x;
-    if (x < -125) return 0;
-    if (x >= 128) return INFINITY;
-    float whole = (x + 0x1.8p23f) - 0x1.8p23f; /* to the nearest integer, ties to even */
-    float f = x - whole;
-    float p = fmaf(f, 0x1.41fbbcp-13f, 0x1.5f3e54p-10f);
-    p = fmaf(f, p, 0x1.3b2d4cp-7f);
-    p = fmaf(f, p, 0x1.c6aee8p-5f);
-    p = fmaf(f, p, 0x1.ebfbdcp-3f);
-    p = fmaf(f, p, 0x1.62e43p-1f);
-    p = fmaf(f, p, 1);
-    return ref_float(ref_bits(p) + ((uint32_t)(int32_t)whole << 23));
-}
-
-float ref_max(float a, float b) {
-    if (isnan(a)) return b;
-    if (isnan(b)) return a;
-    if (a == b) return signbit(a) ? b : a;
-    return a > b ? a : b;
-}
-
-float ref_log2(float v) {
-    int32_t bits = (int32_t)ref_bits(v), from_root = bits - 0x3f3504f3; /* of sqrt(1/2) */
-    int32_t n = from_root >= 0 ? from_root >> 23 : -((-from_root + 0x7fffff) >> 23);
-    float m = ref_float((uint32_t)bits - ((uint32_t)n << 23));
-    float z = (m - 1) / (m + 1), u = z * z;
-    float q = fmaf(u, 0x1.b8c6dp-2f, 0x1.274d9p-1f);
-    q = fmaf(u, q, 0x1.ec70d6p-1f);
-    q = fmaf(u, q, 0x1.715476p+1f);
-    return z * q + (float)n;
-}
-
 void ref_hadamard(float *x, uint32_t count) {
     for (uint32_t stride = 1; stride < count; stride *= 2)
         for (uint32_t i = 0; i < count; i++) {
@@ -85,10 +52,6 @@ float ref_element(enum ref_dtype dtype, const uint8_t *row, uint32_t column) {
     }
     memcpy(&half, row + 2 * (size_t)column, 2);
     return ref_bf16_value(half);
-}
-
-float ref_one_nan(float x) {
-    return isnan(x) ? ref_float(0x7fffffff) : x;
 }
 
 void ref_round_bf16(float *x, uint32_t count) {

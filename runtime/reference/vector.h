@@ -2,6 +2,7 @@
 #ifndef KVF_REFERENCE_VECTOR_H
 #define KVF_REFERENCE_VECTOR_H
 
+#include "fp32.h"
 #include "reference.h"
 
 /*
@@ -20,28 +21,13 @@ void ref_rms_norm(float *x, uint32_t count, const float *weight, float eps);
 void ref_rotate(float *x, uint32_t rope_dim, const float *table);
 
 /*
- * 2^x by a polynomial of degree 6 on [-1/2, 1/2] with fma, the power added to the exponent: the
- * kernels' own exp2, with the same bits. Below -125 it is 0.
- */
-float ref_exp2(float x);
-
-/*
  * The Walsh-Hadamard transform in Sylvester's order of `count` elements (a power of two), in place:
  * butterflies of stride 1, 2, 4, ..., then times fl(count^-1/2). Nothing is rounded to bf16.
  */
 void ref_hadamard(float *x, uint32_t count);
 
-/* The larger number; a NaN loses against a number, and +0 is above -0. */
-float ref_max(float a, float b);
-
-/* log2 of a positive normal number, by a polynomial in (m - 1) / (m + 1): the kernels' own. */
-float ref_log2(float v);
-
 /* Element `column` of a row of numbers, widened. */
 float ref_element(enum ref_dtype dtype, const uint8_t *row, uint32_t column);
-
-/* The chip's arithmetic has one NaN, 0x7fffffff; what is stored as binary32 must have its bits. */
-float ref_one_nan(float x);
 
 /* Every element to bfloat16 and back. */
 void ref_round_bf16(float *x, uint32_t count);

@@ -5,6 +5,7 @@
 #include "buffer.h"
 #include "call.h"
 #include "input.h"
+#include "reference/tensor_core.h"
 
 #define VERIFY_OUTPUTS 16
 
@@ -76,6 +77,9 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
 
 /* Set "<name>" and "<name>_stride" of a call. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/* The arithmetic of the device's tensor cores, whatever the module's target is. */
+struct ref_tensor_core verify_core(const struct verify *verify);
 
 /* The alignment a call wants of a pointer, at least 1. */
 uint32_t verify_align(const struct call *call, const char *name);

@@ -1,7 +1,7 @@
 /* attn and attn_combine: lists of every length over rows of every number. */
 #include "verify.h"
 
-#include "reference/tensor.h"
+#include "reference/attention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct bench {
     const struct subject *subject;
     struct ref_type rules;
     struct call call;
-    struct ref_chip chip;
+    struct ref_tensor_core core;
     uint32_t heads, splits, split_rows, list_stride, window_rows, entry_rows; /* rows: a page's */
     struct buffer window[REF_PLANES], compressed[REF_PLANES];
     uint64_t window_stride[REF_PLANES], compressed_stride[REF_PLANES];
@@ -147,7 +147,7 @@ static void reference_attn(struct bench *b, float scale) {
         .split_rows = b->split_rows,
         .list_stride = b->list_stride,
         .scale = scale,
-        .chip = b->chip,
+        .core = b->core,
         .q = buffer_data(&b->q),
         .q_stride = b->q_stride,
         .rows = buffer_ints(&b->rows),
@@ -233,7 +233,7 @@ bool verify_attn(struct verify *verify, const struct subject *subject) {
     b->verify = verify;
     b->subject = subject;
     b->rules = subject->rules;
-    b->chip = ref_chip_of(kvf_device_capability(verify->session->device));
+    b->core = verify_core(verify);
     b->split_rows = verify->session->rules.split_rows;
     b->window_rows = verify->session->rules.paged ? b->rules.block : b->rules.ring;
     b->entry_rows = b->rules.ratio ? b->rules.block / b->rules.ratio : 1;

@@ -1,6 +1,8 @@
 /* rows_copy: pages of any size, ids on either side that are not there. */
 #include "verify.h"
 
+#include "reference/lists.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -65,9 +67,16 @@ static bool run_case(struct bench *b, const struct plan *plan) {
     struct outputs outputs = {.list = {&b->dst}, .count = 1};
     bool good = make(b, plan) && outputs_remember(&outputs);
     if (good) {
-        struct ref_rows_copy args = {plan->bytes,          b->src_stride,       b->dst_stride,
-                                     plan->count,          plan->src,           plan->dst,
-                                     buffer_data(&b->src), buffer_data(&b->dst)};
+        struct ref_rows_copy args = {
+            .bytes = plan->bytes,
+            .count = plan->count,
+            .src_stride = b->src_stride,
+            .dst_stride = b->dst_stride,
+            .src_ids = plan->src,
+            .dst_ids = plan->dst,
+            .src = buffer_data(&b->src),
+            .dst = buffer_data(&b->dst),
+        };
         bool ran = launch(b, plan);
         ref_rows_copy(&args);
         verify_case(b->verify, b->subject, &outputs, ran, plan->name, 0);

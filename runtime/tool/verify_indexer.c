@@ -2,7 +2,7 @@
 #include "plans.h"
 #include "verify.h"
 
-#include "reference/tensor.h"
+#include "reference/indexer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 struct bench {
     struct verify *verify;
     const struct subject *subject;
-    struct ref_type rules;
-    struct ref_indexer indexer;
+    struct ref_type index; /* the type, with the format and the dim of index rows */
+    uint32_t heads, topk;
     struct call call;
     struct buffer position, in[3], out[2]; /* in and out: each kernel's own */
     uint64_t stride[3];
@@ -49,15 +49,12 @@ static bool begin(struct verify *verify, const struct subject *subject, struct b
     memset(b, 0, sizeof *b);
     b->verify = verify;
     b->subject = subject;
-    b->rules = subject->rules;
-    b->indexer = (struct ref_indexer){
-        .format = rules_index_format(&verify->session->rules, subject->info->name),
-        .heads = subject->info->indexer_heads,
-        .dim = subject->info->indexer_dim,
-        .topk = subject->info->indexer_topk,
-        .chip = ref_chip_of(kvf_device_capability(verify->session->device)),
-    };
-    return b->indexer.format != REF_FORMATS &&
+    b->index = subject->rules;
+    b->index.format = rules_index_format(&verify->session->rules, subject->info->name);
+    b->index.head_dim = subject->info->indexer_dim;
+    b->heads = subject->info->indexer_heads;
+    b->topk = subject->info->indexer_topk;
+    return b->index.format != REF_FORMATS &&
            call_open(verify->session, subject->info->name, subject->kernel, &b->call);
 }
 
@@ -65,8 +62,8 @@ static bool begin(struct verify *verify, const struct subject *subject, struct b
 
 static bool make_query(struct bench *b, enum input_kind kind) {
     struct verify *verify = b->verify;
-    uint32_t heads = b->indexer.heads, dim = b->indexer.dim;
-    size_t rope = (size_t)POSITIONS * b->rules.rope_dim;
+    uint32_t heads = b->heads, dim = b->index.head_dim;
+    size_t rope = (size_t)POSITIONS * b->index.rope_dim;
     if (!make_positions(b, POSITIONS + 5) || !make(b, "rope", 4 * rope, false, &b->in[2]))
         return false;
     input_rope(&verify->random, buffer_floats(&b->in[2]), rope);
@@ -98,6 +95,7 @@ static bool run_query(struct bench *b, enum input_kind kind) {
         struct ref_indexer_query args = {
             .tokens = TOKENS,
             .positions = POSITIONS,
+            .heads = b->heads,
             .position = buffer_ints(&b->position),
             .rope = buffer_floats(&b->in[2]),
             .q = buffer_data(&b->in[0]),
@@ -108,7 +106,7 @@ static bool run_query(struct bench *b, enum input_kind kind) {
             .w_out = buffer_floats(&b->out[1]),
         };
         bool ran = launch_query(b);
-        ref_indexer_query(&b->rules, &b->indexer, &args);
+        ref_indexer_query(&b->index, &args);
         char what[96];
         snprintf(what, sizeof what, "queries and weights: %s", input_names[kind]);
         verify_case(b->verify, b->subject, &outputs, ran, what, TOKENS);
@@ -136,41 +134,38 @@ struct scores_case {
 };
 
 static uint32_t page_rows(const struct bench *b) {
-    return b->rules.block / b->rules.ratio;
+    return b->index.block / b->index.ratio;
 }
 
 /* Index rows of a kind in every page, as they are stored. */
 static bool make_index(struct bench *b, struct scores_case *c, enum input_kind kind) {
-    struct ref_type stored = b->rules;
     uint16_t key[REF_MAX_DIM];
     char name[32];
-    stored.format = b->indexer.format;
-    stored.head_dim = b->indexer.dim;
-    snprintf(name, sizeof name, "index_%s", ref_plane_name(stored.format, 0));
-    if (!verify_output(b->verify, &b->call, name, PAGES, ref_page_bytes(&stored, 0, page_rows(b)),
+    snprintf(name, sizeof name, "index_%s", ref_plane_name(b->index.format, 0));
+    if (!verify_output(b->verify, &b->call, name, PAGES, ref_page_bytes(&b->index, 0, page_rows(b)),
                        &c->plane, &c->plane_stride))
         return false;
     struct ref_place place = {.plane = {{buffer_data(&c->plane), c->plane_stride}},
                               .rows = page_rows(b)};
     for (uint32_t i = 0; i < PAGES * page_rows(b); i++) {
-        input_vector(&b->verify->random, kind, REF_BFLOAT, key, b->indexer.dim);
-        ref_row_store(&stored, &place, i / page_rows(b), i % page_rows(b), key);
+        input_vector(&b->verify->random, kind, REF_BFLOAT, key, b->index.head_dim);
+        ref_row_store(&b->index, &place, i / page_rows(b), i % page_rows(b), key);
     }
     return buffer_upload(b->verify->session, &c->plane);
 }
 
 static bool make_scores(struct bench *b, struct scores_case *c, enum input_kind kind) {
     struct verify *verify = b->verify;
-    uint32_t heads = b->indexer.heads, tokens = c->batch.tokens;
+    uint32_t heads = b->heads, tokens = c->batch.tokens;
     size_t table = (size_t)c->batch.requests * c->table_stride;
     if (!batch_upload(verify->session, &c->batch, &c->device) || !make_index(b, c, kind) ||
-        !make(b, "q", 2 * (size_t)tokens * heads * b->indexer.dim, false, &b->in[0]) ||
+        !make(b, "q", 2 * (size_t)tokens * heads * b->index.head_dim, false, &b->in[0]) ||
         !make(b, "w", 4 * (size_t)tokens * heads, false, &b->in[1]) ||
         !make(b, "block_table", 4 * table, false, &c->table) ||
         !make(b, "scores", 4 * (size_t)tokens * c->scores_stride, true, &b->out[0]))
         return false;
     input_vector(&verify->random, kind, REF_BFLOAT, buffer_data(&b->in[0]),
-                 tokens * heads * b->indexer.dim);
+                 tokens * heads * b->index.head_dim);
     input_vector(&verify->random, kind, REF_F32, buffer_data(&b->in[1]), tokens * heads);
     for (size_t i = 0; i < table; i++)
         buffer_ints(&c->table)[i] = (int32_t)input_below(&verify->random, PAGES + 2) - 1;
@@ -188,7 +183,7 @@ static bool launch_scores(struct bench *b, struct scores_case *c) {
     call_set(&b->call, "q", buffer_address(&b->in[0]));
     call_set(&b->call, "w", buffer_address(&b->in[1]));
     call_set(&b->call, "block_table", buffer_address(&c->table));
-    snprintf(name, sizeof name, "index_%s", ref_plane_name(b->indexer.format, 0));
+    snprintf(name, sizeof name, "index_%s", ref_plane_name(b->index.format, 0));
     verify_bind(&b->call, name, &c->plane, c->plane_stride);
     call_set(&b->call, "scores", buffer_address(&b->out[0]));
     return call_launch(b->verify->session, &b->call);
@@ -200,17 +195,22 @@ static bool run_scores(struct bench *b, struct scores_case *c, enum input_kind k
     bool good = make_scores(b, c, kind) && outputs_remember(&outputs);
     if (good) {
         struct ref_indexer_scores args = {
-            .batch = batch_reference(&c->batch, 0, 0),
+            .core = verify_core(b->verify),
+            .tokens = c->batch.tokens,
+            .requests = c->batch.requests,
+            .heads = b->heads,
+            .batch_id = c->batch.batch_id,
+            .position = c->batch.position,
             .scores_stride = c->scores_stride,
             .first = c->first,
             .q = (const uint16_t *)(const void *)buffer_data(&b->in[0]),
             .w = buffer_floats(&b->in[1]),
-            .block = {buffer_ints(&c->table), c->table_stride, PAGES},
-            .place = {.plane = {{buffer_data(&c->plane), c->plane_stride}}, .rows = page_rows(b)},
+            .block_table = {buffer_ints(&c->table), c->table_stride, PAGES},
+            .keys = {.plane = {{buffer_data(&c->plane), c->plane_stride}}, .rows = page_rows(b)},
             .scores = buffer_floats(&b->out[0]),
         };
         bool ran = launch_scores(b, c);
-        ref_indexer_scores(&b->rules, &b->indexer, &args);
+        ref_indexer_scores(&b->index, &args);
         verify_case(b->verify, b->subject, &outputs, ran, what, c->batch.tokens);
     }
     free_case(b);
@@ -222,15 +222,15 @@ static bool run_scores(struct bench *b, struct scores_case *c, enum input_kind k
 
 /* Two requests, padding, and positions whose last entries lie beyond the table. */
 static void scores_batch(const struct bench *b, struct scores_case *c) {
-    int32_t ratio = (int32_t)b->rules.ratio;
+    int32_t ratio = (int32_t)b->index.ratio;
     c->table_stride = 3;
     c->scores_stride = 4 * page_rows(b) - 5;
     c->first = 0;
     batch_clear(&c->batch);
     batch_request(&c->batch, 0, ratio - 2, 2);
     batch_gap(&c->batch, 1);
-    batch_request(&c->batch, 1, (int32_t)(3 * b->rules.block) + 3 * ratio - 1, 1);
-    batch_request(&c->batch, 2, (int32_t)b->rules.block - 1, 1);
+    batch_request(&c->batch, 1, (int32_t)(3 * b->index.block) + 3 * ratio - 1, 1);
+    batch_request(&c->batch, 2, (int32_t)b->index.block - 1, 1);
     batch_pad(&c->batch, 1);
 }
 
@@ -272,20 +272,23 @@ static bool run_topk(struct bench *b, uint32_t scores_stride, uint32_t topk_stri
     struct outputs outputs = {.list = {&b->out[0], &b->out[1]}, .count = 2};
     size_t count = (size_t)TOKENS * scores_stride;
     char what[96];
-    bool good = make_positions(b, (int32_t)((scores_stride + 9) * b->rules.ratio)) &&
+    bool good = make_positions(b, (int32_t)((scores_stride + 9) * b->index.ratio)) &&
                 make(b, "scores", 4 * count, false, &b->in[0]) &&
                 make(b, "topk", 4 * (size_t)TOKENS * topk_stride, true, &b->out[0]) &&
                 make(b, "topk_count", 4 * TOKENS, true, &b->out[1]);
     if (good) fill_scores(b, count, odd);
     good = good && buffer_upload(verify->session, &b->in[0]) && outputs_remember(&outputs);
     if (good) {
-        struct ref_indexer_topk args = {TOKENS,
-                                        scores_stride,
-                                        topk_stride,
-                                        buffer_ints(&b->position),
-                                        buffer_floats(&b->in[0]),
-                                        buffer_ints(&b->out[0]),
-                                        buffer_ints(&b->out[1])};
+        struct ref_indexer_topk args = {
+            .tokens = TOKENS,
+            .topk = b->topk,
+            .scores_stride = scores_stride,
+            .topk_stride = topk_stride,
+            .position = buffer_ints(&b->position),
+            .scores = buffer_floats(&b->in[0]),
+            .out = buffer_ints(&b->out[0]),
+            .topk_count = buffer_ints(&b->out[1]),
+        };
         call_set(&b->call, "tokens", TOKENS);
         call_set(&b->call, "scores_stride", scores_stride);
         call_set(&b->call, "topk_stride", topk_stride);
@@ -294,7 +297,7 @@ static bool run_topk(struct bench *b, uint32_t scores_stride, uint32_t topk_stri
         call_set(&b->call, "topk", buffer_address(&b->out[0]));
         call_set(&b->call, "topk_count", buffer_address(&b->out[1]));
         bool ran = call_launch(verify->session, &b->call);
-        ref_indexer_topk(&b->rules, &b->indexer, &args);
+        ref_indexer_topk(&b->index, &args);
         snprintf(what, sizeof what, "up to %u entries, room for %u%s", scores_stride, topk_stride,
                  odd ? ", odd numbers" : "");
         verify_case(verify, b->subject, &outputs, ran, what, TOKENS);
@@ -306,7 +309,7 @@ static bool run_topk(struct bench *b, uint32_t scores_stride, uint32_t topk_stri
 bool verify_indexer_topk(struct verify *verify, const struct subject *subject) {
     struct bench b;
     if (!begin(verify, subject, &b)) return false;
-    uint32_t topk = b.indexer.topk;
+    uint32_t topk = b.topk;
     return run_topk(&b, 4 * topk + 3, topk, false) && run_topk(&b, 3 * topk + 300, topk, true) &&
            run_topk(&b, topk, topk + 4, true) && run_topk(&b, topk + 1, topk, true) &&
            run_topk(&b, 2 * topk, topk / 2 + 1, false) && run_topk(&b, 1, topk, false);

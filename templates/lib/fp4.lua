@@ -18,9 +18,14 @@ function fp4.e2m1x8(x)
   local word
   for i = 1, 8 do
     local code = e2m1(x[i]) << (4 * (i - 1))
-    word = i == 1 and code or word | code
+    if i == 1 then word = code else word = word | code end
   end
   return word
+end
+
+-- A code (u32, four bits) as f32, exactly: its bits moved to f32's place, times 2^126.
+function fp4.value(code)
+  return ((code & 7) << 22 | (code & 8) << 28):bits(f32) * 0x1p126
 end
 
 return fp4

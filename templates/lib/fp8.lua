@@ -29,4 +29,12 @@ function fp8.e4m3x8(x)
   return words
 end
 
+-- A byte's value as f32, exactly: its bits moved to f32's place, times 2^120.
+function fp8.value(code)
+  local byte = code:bits(u8):to(u32)
+  local magnitude = byte & 0x7f
+  local value = ((magnitude << 20) | (byte & 0x80) << 24):bits(f32) * 0x1p120
+  return magnitude:eq(0x7f):select(0x7fffffff, value:bits(u32)):bits(f32)
+end
+
 return fp8
