@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKENS    9
+#define TOKENS    9u
 #define POSITIONS 70
 #define PAGES     11
 
@@ -102,7 +102,7 @@ static bool run_query(struct bench *b, enum input_kind kind) {
             .weights = buffer_data(&b->in[1]),
             .q_stride = b->stride[0],
             .weights_stride = b->stride[1],
-            .q_out = (uint16_t *)(void *)buffer_data(&b->out[0]),
+            .q_out = buffer_halves(&b->out[0]),
             .w_out = buffer_floats(&b->out[1]),
         };
         bool ran = launch_query(b);
@@ -203,7 +203,7 @@ static bool run_scores(struct bench *b, struct scores_case *c, enum input_kind k
             .position = c->batch.position,
             .scores_stride = c->scores_stride,
             .first = c->first,
-            .q = (const uint16_t *)(const void *)buffer_data(&b->in[0]),
+            .q = buffer_halves(&b->in[0]),
             .w = buffer_floats(&b->in[1]),
             .block_table = {buffer_ints(&c->table), c->table_stride, PAGES},
             .keys = {.plane = {{buffer_data(&c->plane), c->plane_stride}}, .rows = page_rows(b)},
