@@ -10,6 +10,7 @@ LUA         ?= lua5.4
 JOBS        ?= 2
 PREFIX      ?= /usr/local
 CFLAGS      ?= -O2 -g
+EXECUTOR_CFLAGS ?= -O3
 
 VERSION  := 0.1.0
 ABI      := 0
