@@ -127,6 +127,9 @@ $(FAKE): tests/fake/fake_cuda.c tests/fake/fake_cuda.h
 	@mkdir -p $(@D)
 	$(CC) $(filter-out -MMD -MP,$(BASE)) $(CFLAGS) $(LDFLAGS) $(FAKE_CFLAGS) -Iruntime -shared $< -o $@
 
+# Sanitizers have a malloc of their own, so the failing one is put in front of the library at link time.
+$(BUILD)/tests/runtime_malloc: LDFLAGS += $(if $(SANITIZE),$(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup realpath))
+comma := ,
 $(BUILD)/tests/runtime_%: tests/runtime_%.c $(LIB_A) $(FAKE)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< -o $@ $(LIB_A) $(LIB_LIBS)

@@ -54,9 +54,11 @@ static kvf_status read_bundle(struct kvf_bundle *bundle, const struct bundle_sou
                               kvf_error *error) {
     char *text;
     uint64_t bytes;
+    struct arena scratch = {0}; /* the manifest's text; what is kept of it is copied */
     kvf_status status =
-        source->read(source, &bundle->arena, "manifest.json", MANIFEST_BYTES, &text, &bytes, error);
+        source->read(source, &scratch, "manifest.json", MANIFEST_BYTES, &text, &bytes, error);
     if (status == KVF_OK) status = manifest_read(bundle, text, bytes, error);
+    arena_free(&scratch);
     for (uint32_t i = 0; i < bundle->module_count && status == KVF_OK; i++)
         status = read_module(bundle, source, &bundle->modules[i], error);
     return status;

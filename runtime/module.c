@@ -47,7 +47,9 @@ kvf_status module_load(const struct kvf_device *device, const struct bundle_modu
         char what[400];
         (void)snprintf(what, sizeof what, "loading %s", from->file);
         status = driver_fail(device->driver, code, "cuModuleLoadDataEx", what, error);
-        if (error) (void)snprintf(error->log, sizeof error->log, "%s", logs->error);
+        if (error)
+            (void)snprintf(error->log, sizeof error->log, "%.*s", (int)sizeof error->log - 1,
+                           logs->error);
         out->module = NULL;
     } else if (logs->info[0]) {
         out->log = strdup(logs->info);
