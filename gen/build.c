@@ -6,7 +6,7 @@
 
 #include "bundle_write.h"
 #include "ir.h"
-#include "report.h"
+#include "ptxas.h"
 #include "target.h"
 
 #include <lauxlib.h>
@@ -16,10 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_SPEC      (1 << 20)
-#define USUAL_PASSES  "function(sroa,early-cse,instcombine,simplifycfg)"
+#define USUAL_PASSES  "function(sroa,early-cse,instcombine<max-iterations=2;no-verify-fixpoint>,simplifycfg)"
 
 
 struct build {
@@ -43,6 +44,12 @@ __attribute__((format(printf, 3, 4))) static int fail(struct build *b, int statu
     va_end(args);
     b->status = status;
     return 1;
+}
+
+static double clock_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 /* ---- LLVM's two ways to fail besides a return value ---- */
@@ -126,6 +133,12 @@ static int call(struct build *b, const char *module, const char *function, int a
     return 0;
 }
 
+static int check_tools(struct build *b) {
+    if (b->options->cubin && !b->ptxas)
+        return fail(b, EXIT_BAD_USAGE, "--cubin needs ptxas: in PATH, or named by KVF_PTXAS");
+    return 0;
+}
+
 static int load_templates(struct build *b) {
     if (call(b, "kvforge.kernel_templates", "load", 0, 1)) return 1;
     b->templates = lua_gettop(b->L);
@@ -156,7 +169,7 @@ struct module_times {
 static int build_kernel(struct build *b, struct ir_module *m, int template, int type, int kernels,
                         struct module_times *times) {
     lua_State *L = b->L;
-    double start = report_now();
+    double start = clock_ms();
     lua_pushvalue(L, template);
     lua_insert(L, -2);
     lua_pushvalue(L, type);
@@ -165,7 +178,7 @@ static int build_kernel(struct build *b, struct ir_module *m, int template, int 
     int failed = call(b, "kvforge.kernel", "build", 3, 1);
     ir_set_current(L, NULL);
     if (failed) return 1;
-    double ms = report_now() - start;
+    double ms = clock_ms() - start;
     times->build += ms;
     times->kernels++;
     lua_pushnumber(L, ms);
@@ -208,7 +221,7 @@ static void report_module(struct build *b, int module, int kernels, const struct
     lua_State *L = b->L;
     lua_newtable(L);
     int assembled = lua_gettop(L);
-    if (b->ptxas) report_assemble(L, b->ptxas, target->name, ptx);
+    if (b->ptxas) ptxas_report(L, b->ptxas, target->name, ptx);
     lua_getfield(L, b->report, "kernels");
     int list = lua_gettop(L);
     for (lua_Integer i = 1; i <= luaL_len(L, kernels); i++) {
@@ -241,6 +254,27 @@ static void report_module(struct build *b, int module, int kernels, const struct
     lua_settop(L, assembled - 1);
 }
 
+/* module.cubin = { file, text }: the module assembled for exactly its target. */
+static int add_cubin(struct build *b, int module, const struct target *target, const char *ptx) {
+    lua_State *L = b->L;
+    char error[512], file[300];
+    size_t bytes;
+    char *cubin = ptxas_cubin(b->ptxas, target->name, ptx, &bytes, error, sizeof error);
+    if (!cubin) return fail(b, EXIT_INTERNAL, "ptxas: %s", error);
+    lua_getfield(L, module, "file");
+    snprintf(file, sizeof file, "%s", lua_tostring(L, -1));
+    lua_pop(L, 1);
+    strcpy(strrchr(file, '.'), ".cubin");
+    lua_newtable(L);
+    lua_pushstring(L, file);
+    lua_setfield(L, -2, "file");
+    lua_pushlstring(L, cubin, bytes);
+    lua_setfield(L, -2, "text");
+    lua_setfield(L, module, "cubin");
+    free(cubin);
+    return 0;
+}
+
 /* Verify, optimise and emit a module; appends it to b->modules. */
 static int emit_module(struct build *b, struct ir_module *m, int type, int kernels,
                        struct module_times *times) {
@@ -255,9 +289,9 @@ static int emit_module(struct build *b, struct ir_module *m, int type, int kerne
         snprintf(name, sizeof name, "%s.ll", file);
         keep_ir(b, m, name);
     }
-    double start = report_now();
+    double start = clock_ms();
     char *ptx = target_emit(m->target, m->ptx, m->module, USUAL_PASSES, &bytes, &error);
-    times->emit = report_now() - start;
+    times->emit = clock_ms() - start;
     if (!ptx || b->status) {
         if (!b->status) fail(b, EXIT_INTERNAL, "%s", error);
         free(ptx);
@@ -279,6 +313,10 @@ static int emit_module(struct build *b, struct ir_module *m, int type, int kerne
     lua_setfield(L, module, "driver");
     lua_pushvalue(L, kernels);
     lua_setfield(L, module, "kernels");
+    if (b->options->cubin && add_cubin(b, module, m->target, ptx)) {
+        free(ptx);
+        return 1;
+    }
     report_module(b, module, kernels, m->target, ptx, times);
     lua_seti(L, b->modules, luaL_len(L, b->modules) + 1);
     free(ptx);
@@ -369,8 +407,8 @@ static int build_modules(struct build *b) {
 
 /* ---- the bundle ---- */
 
-/* Push the manifest's text and the header's. */
-static int write_texts(struct build *b) {
+/* Push the array of the bundle's files: { name, text } each. */
+static int list_files(struct build *b) {
     lua_State *L = b->L;
     lua_pushvalue(L, b->model);
     lua_newtable(L);
@@ -384,62 +422,37 @@ static int write_texts(struct build *b) {
     lua_pop(L, 1);
     lua_pushvalue(L, b->modules);
     lua_setfield(L, -2, "modules");
-    if (call(b, "kvforge.manifest", NULL, 2, 1)) return 1;
-    lua_pushvalue(L, b->model);
-    lua_pushvalue(L, b->modules);
-    return call(b, "kvforge.header", NULL, 2, 1);
+    lua_pushvalue(L, b->ir);
+    lua_setfield(L, -2, "ir");
+    lua_pushboolean(L, b->options->embed);
+    lua_setfield(L, -2, "embed");
+    return call(b, "kvforge.bundle", NULL, 2, 1);
 }
 
-static const char *model_name(struct build *b) {
-    lua_getfield(b->L, b->model, "model");
-    lua_getfield(b->L, -1, "name");
-    const char *name = lua_tostring(b->L, -1);
-    lua_pop(b->L, 2);
-    return name;
-}
-
-#define MAX_FILES 128
-
-static struct bundle_file file_of(lua_State *L, int index, const char *name) {
-    struct bundle_file f = {name, NULL, 0};
-    f.text = lua_tolstring(L, index, &f.bytes);
-    return f;
-}
-
-static size_t list_files(struct build *b, struct bundle_file *files, int manifest, int header,
-                         const char *header_name) {
-    lua_State *L = b->L;
-    size_t count = 0;
-    files[count++] = file_of(L, manifest, "manifest.json");
-    files[count++] = file_of(L, header, header_name);
-    for (lua_Integer i = 1; i <= luaL_len(L, b->modules) && count < MAX_FILES; i++) {
-        lua_geti(L, b->modules, i);
-        lua_getfield(L, -1, "file");
-        lua_getfield(L, -2, "text");
-        files[count++] = file_of(L, lua_gettop(L), lua_tostring(L, -2));
-        lua_pop(L, 3); /* the module's table keeps both alive */
-    }
-    lua_pushnil(L);
-    while (lua_next(L, b->ir) && count < MAX_FILES) {
-        files[count++] = file_of(L, lua_gettop(L), lua_tostring(L, -2));
-        lua_pop(L, 1);
-    }
-    return count;
-}
+#define MAX_FILES 512
 
 static int write_bundle(struct build *b) {
+    lua_State *L = b->L;
     struct bundle_file files[MAX_FILES];
-    char out[512], header[300];
-    int top = lua_gettop(b->L);
-    if (write_texts(b)) return 1;
-    const char *name = model_name(b);
-    snprintf(header, sizeof header, "%s.h", name);
-    snprintf(out, sizeof out, "build/%s", name);
-    size_t count = list_files(b, files, top + 1, top + 2, header);
-    char text[1000];
-    if (bundle_write(b->options->out ? b->options->out : out, files, count, text, sizeof text))
-        return fail(b, EXIT_BAD_SPEC, "%s", text);
-    lua_settop(b->L, top);
+    char out[512], error[1000];
+    int top = lua_gettop(L);
+    if (list_files(b)) return 1;
+    size_t count = (size_t)luaL_len(L, top + 1);
+    if (count > MAX_FILES) return fail(b, EXIT_INTERNAL, "a bundle of more than 512 files");
+    for (size_t i = 0; i < count; i++) {
+        lua_geti(L, top + 1, (lua_Integer)i + 1);
+        lua_getfield(L, -1, "name");
+        lua_getfield(L, -2, "text");
+        files[i].name = lua_tostring(L, -2);
+        files[i].text = lua_tolstring(L, -1, &files[i].bytes);
+        lua_pop(L, 3); /* the array keeps both alive */
+    }
+    lua_getfield(L, b->model, "model");
+    lua_getfield(L, -1, "name");
+    snprintf(out, sizeof out, "build/%s", lua_tostring(L, -1));
+    if (bundle_write(b->options->out ? b->options->out : out, files, count, error, sizeof error))
+        return fail(b, EXIT_BAD_SPEC, "%s", error);
+    lua_settop(L, top);
     return 0;
 }
 
@@ -463,9 +476,20 @@ static int new_table(lua_State *L) {
     return lua_gettop(L);
 }
 
+int build_check(const struct build_options *options) {
+    struct build b = {.options = options};
+    b.L = build_load(&options->host, options->spec, &b.status);
+    if (!b.L) return b.status;
+    b.status = EXIT_GOOD;
+    b.model = lua_gettop(b.L);
+    if (load_templates(&b) || check_rules(&b)) fprintf(stderr, "kvforge: %s\n", b.error);
+    host_close(b.L);
+    return b.status;
+}
+
 int build_bundle(const struct build_options *options) {
     struct build b = {.options = options};
-    double start = report_now();
+    double start = clock_ms();
     target_init();
     LLVMInstallFatalErrorHandler(fatal_error);
     b.L = build_load(&options->host, options->spec, &b.status);
@@ -477,10 +501,10 @@ int build_bundle(const struct build_options *options) {
     b.report = new_table(b.L);
     lua_newtable(b.L);
     lua_setfield(b.L, b.report, "kernels");
-    b.ptxas = options->report ? report_find_ptxas() : NULL;
+    b.ptxas = options->report || options->cubin ? ptxas_find() : NULL;
 
-    bool failed = load_templates(&b) || check_rules(&b) || build_modules(&b) ||
-                  write_bundle(&b) || write_report(&b, report_now() - start);
+    bool failed = check_tools(&b) || load_templates(&b) || check_rules(&b) || build_modules(&b) ||
+                  write_bundle(&b) || write_report(&b, clock_ms() - start);
 
     if (failed)
         fprintf(stderr, "kvforge: %s%s%s\n", current_work, *current_work ? ": " : "", b.error);

@@ -161,3 +161,24 @@ int bundle_write(const char *dir, const struct bundle_file *files, size_t count,
     }
     return 0;
 }
+
+int file_replace(const char *path, const char *text, char *error, size_t size) {
+    struct writer w = {error, size};
+    char beside[4096 + 16];
+    if (strlen(path) >= 4096) {
+        snprintf(error, size, "the name of the output file is too long");
+        return 1;
+    }
+    snprintf(beside, sizeof beside, "%s.new-XXXXXX", path);
+    mode_t mask = umask(0);
+    umask(mask);
+    int fd = mkstemp(beside);
+    if (fd < 0) return fail(&w, "create a file beside", path);
+    FILE *file = fdopen(fd, "w");
+    bool good = file && fputs(text, file) >= 0 && !fchmod(fd, 0666 & ~mask);
+    if (file && fclose(file)) good = false;
+    if (good && !rename(beside, path)) return 0;
+    fail(&w, "write", path);
+    unlink(beside);
+    return 1;
+}

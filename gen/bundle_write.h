@@ -18,4 +18,7 @@ struct bundle_file {
 int bundle_write(const char *dir, const struct bundle_file *files, size_t count, char *error,
                  size_t size);
 
+/* Write one text file as a whole: beside its place, then renamed over what was there. */
+int file_replace(const char *path, const char *text, char *error, size_t size);
+
 #endif

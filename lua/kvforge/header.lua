@@ -1,25 +1,11 @@
 -- The C header of a bundle: sizes and offsets, one parameter struct and one typed launch function
 -- per kernel. It compiles as C17 and C++17 and checks itself against the manifest's numbers.
+local identifier = require("kvforge.header_names").identifier
 
 local c_types = {
   ptr = "kvf_address", i32 = "int32_t", u32 = "uint32_t", i64 = "int64_t", u64 = "uint64_t",
   f32 = "float",
 }
-
--- Words that a parameter may be called but C or C++ reserves.
-local reserved = {}
-for word in ([[ alignas alignof and asm auto bool break case catch char class const constexpr
-  continue decltype default delete do double else enum explicit export extern false float for friend
-  goto if inline int long mutable namespace new not nullptr operator or private protected public
-  register restrict return short signed sizeof static struct switch template this throw true try
-  typedef typeid typename union unsigned using virtual void volatile while xor ]]):gmatch("%S+") do
-  reserved[word] = true
-end
-
-local function identifier(name)
-  local safe = name:gsub("[^%w]", "_")
-  return reserved[safe] and safe .. "_" or safe
-end
 
 local writer = {}
 writer.__index = writer
@@ -239,6 +225,10 @@ return function(M, modules, digest)
   self:model(M, digest)
   for _, T in ipairs(M.types) do self:layer_type(T, bits) end
   self:kernels(modules)
+  self:line("\n/* The bundle, for kvf_bundle_open_memory: defined in the file that --embed writes. */\n")
+  self:line('#ifdef __cplusplus\nextern "C" {\n#endif')
+  self:line("extern const kvf_file %s_files[];\nextern const uint32_t %s_file_count;", lower, lower)
+  self:line("#ifdef __cplusplus\n}\n#endif")
   self:line("\n#undef %s_ASSERT\n\n#endif", self.upper)
   return table.concat(self.out, "\n") .. "\n"
 end

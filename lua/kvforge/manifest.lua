@@ -10,6 +10,11 @@ local function module_objects(build)
     modules[i] = objects.pick(module, "type target file ptx driver kernels")
     modules[i].bytes = #module.text
     modules[i].sha256 = build.sha256(module.text)
+    if module.cubin then
+      modules[i].cubin = {
+        file = module.cubin.file, bytes = #module.cubin.text, sha256 = build.sha256(module.cubin.text),
+      }
+    end
   end
   table.sort(modules, function(a, b)
     if a.type ~= b.type then return a.type < b.type end
