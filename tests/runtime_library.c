@@ -298,6 +298,61 @@ static void test_bad_loads(void) {
     json_decref(manifest);
 }
 
+/* ---- cubins ---- */
+
+static kvf_status load_cubin(struct loaded *l, const char *target, bool *is_cubin) {
+    static const char cubin[] = "CUBIN" TEST_SWA_PTX;
+    json_t *manifest = test_manifest();
+    json_array_remove(test_at(manifest, "modules"), 0);
+    test_set(manifest, "modules.0", "target", json_string(target));
+    test_set(manifest, "modules.0", "cubin",
+             json_pack("{s:s,s:i,s:s}", "file", "swa.cubin", "bytes", (int)sizeof cubin - 1,
+                       "sha256",
+                       "9f99bd2a0a9f6531c12c51243300996ee0f32374d8954a74eca316b1a3441fcc"));
+    char *text = json_dumps(manifest, 0);
+    json_decref(manifest);
+    const kvf_file files[] = {{"manifest.json", text, strlen(text)},
+                              {"swa.cubin", cubin, sizeof cubin - 1},
+                              {"swa.sm_80.ptx", TEST_SWA_PTX, strlen(TEST_SWA_PTX)}};
+    *l = (struct loaded){0};
+    kvf_status status = kvf_bundle_open_memory(files, 3, &l->bundle, &error);
+    free(text);
+    if (status == KVF_OK)
+        status = kvf_driver_open(KVF_DRIVER_CUDA, fake_path(), &l->driver, &error);
+    if (status == KVF_OK) status = kvf_device_open(l->driver, 0, &l->device, &error);
+    if (status == KVF_OK)
+        status = kvf_library_load(l->device, l->bundle, NULL, NULL, &l->library, &error);
+    const kvf_kernel *kernel;
+    kvf_kernel_info info = {0};
+    if (status == KVF_OK &&
+        kvf_library_kernel(l->library, "swa", "swa_write", &kernel, &error) == KVF_OK)
+        kvf_kernel_describe(kernel, &info);
+    *is_cubin = info.cubin;
+    return status;
+}
+
+static void test_cubin(void) {
+    struct loaded l;
+    bool is_cubin;
+    fake = fake_reset();
+    ok(load_cubin(&l, "sm_90", &is_cubin) == KVF_OK && is_cubin && fake->modules == 1,
+       "the cubin is taken on the chip it was made for");
+    unload(&l);
+    fake = fake_reset();
+    ok(load_cubin(&l, "sm_80", &is_cubin) == KVF_OK && !is_cubin, "the PTX on another");
+    unload(&l);
+    fake = fake_reset();
+    fake->cubin_code = 209;
+    ok(load_cubin(&l, "sm_90", &is_cubin) == KVF_OK && !is_cubin && fake->modules == 1,
+       "and where the driver does not take the cubin");
+    unload(&l);
+    fake = fake_reset();
+    fake->cubin_code = 900;
+    is(load_cubin(&l, "sm_90", &is_cubin), KVF_ERROR_CAPTURE, "but not while one is captured");
+    unload(&l);
+    ok(nothing_lives(), "nothing is left behind");
+}
+
 /* ---- launches ---- */
 
 struct csa_swa_write {
@@ -448,13 +503,14 @@ static void test_failures(int code) {
 }
 
 int main(void) {
-    tap_plan(117);
+    tap_plan(122);
     test_good();
     test_contexts();
     test_device_arguments();
     test_targets();
     test_partial_target();
     test_bad_loads();
+    test_cubin();
     test_launch();
     test_failures(CUDA_ERROR_INVALID_VALUE);
     test_failures(700);

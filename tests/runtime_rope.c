@@ -37,8 +37,8 @@ static void test_golden(const kvf_bundle *bundle) {
     static const struct {
         int pair;
         double frequency;
-    } golden[] = {{14, 0.00528685632},  {15, 0.00363553858},     {16, 0.002265625},
-                  {17, 0.00139680129},  {20, 0.000296977778},    {24, 1.953125e-05},
+    } golden[] = {{14, 0.00528685632}, {15, 0.00363553858},  {16, 0.002265625},
+                  {17, 0.00139680129}, {20, 0.000296977778}, {24, 1.953125e-05},
                   {31, 5.68052904e-07}};
     static float table[2][64];
     is(kvf_rope_table(bundle, 0, 2, &table[0][0], &error), KVF_OK, "a table with YaRN");
