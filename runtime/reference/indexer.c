@@ -85,7 +85,7 @@ void ref_indexer_scores(const struct ref_type *index, const struct ref_indexer_s
         for (uint32_t j = args->first; j < end && j - args->first < args->scores_stride; j++) {
             const struct ref_table *table = &args->block_table;
             bool inside = j / k < table->stride;
-            int32_t id = inside ? table->ids[(uint64_t)b * table->stride + j / k] : -1;
+            int32_t id = inside ? table->pages_of[(uint64_t)b * table->stride + j / k] : -1;
             bool backed = id >= 0 && (uint32_t)id < table->pages;
             if (backed) ref_row_load(index, &args->keys, (uint64_t)id, j % k, key);
             out[j - args->first] = backed ? score(index, args, t, key) : -INFINITY;

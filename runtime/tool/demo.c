@@ -52,21 +52,15 @@ static int find_job(const char *name) {
     return job;
 }
 
-/* Every kernel of the type that the bundle has. One that the demo cannot drive is a failure. */
+/* The kernels of the type that write the state cache. */
 static bool open_kernels(struct demo *demo, struct demo_type *at) {
     const struct rules *rules = &demo->session.rules;
     for (size_t i = 0; i < rules->kernel_count; i++) {
         if (strcmp(rules->kernels[i].type, at->info.name) != 0) continue;
         int job = find_job(rules->kernels[i].name);
-        if (job == DEMO_JOBS) {
-            fprintf(stderr, "kvforge-run: the demo does not know how to drive %s/%s\n",
-                    at->info.name, rules->kernels[i].name);
-            return false;
-        }
-        struct demo_kernel *kernel = &at->kernels[job];
-        if (kernel->present) continue; /* for another target */
-        kernel->present = true;
-        if (!call_open(&demo->session, at->info.name, demo_job_names[job], &kernel->call))
+        if (job == DEMO_JOBS || at->kernels[job].present) continue; /* or for another target */
+        at->kernels[job].present = true;
+        if (!call_open(&demo->session, at->info.name, demo_job_names[job], &at->kernels[job].call))
             return false;
     }
     return true;

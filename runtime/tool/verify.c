@@ -14,6 +14,8 @@ static const struct verifier {
     {"swa_write", verify_swa_write},     {"state_reset", verify_state_reset},
     {"tail_append", verify_tail_append}, {"index_tail_append", verify_tail_append},
     {"compress", verify_compress},       {"index_compress", verify_compress},
+    {"row_lists", verify_lists},         {"translate_pack", verify_lists},
+    {"q_norm_rope", verify_query},       {"inverse_rope", verify_query},
 };
 
 bool outputs_remember(struct outputs *outputs) {

@@ -48,6 +48,10 @@ bool verify_state_reset(struct verify *verify, const struct subject *subject);
 /* These two with their forms for the indexer: index_tail_append, index_compress. */
 bool verify_tail_append(struct verify *verify, const struct subject *subject);
 bool verify_compress(struct verify *verify, const struct subject *subject);
+/* row_lists and translate_pack. */
+bool verify_lists(struct verify *verify, const struct subject *subject);
+/* q_norm_rope and inverse_rope. */
+bool verify_query(struct verify *verify, const struct subject *subject);
 
 /*
  * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.
