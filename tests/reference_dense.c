@@ -5,7 +5,6 @@
 #include "attention.h"
 #include "convert.h"
 #include "dense.h"
-#include "heads.h"
 #include "indexer.h"
 #include "tap.h"
 
@@ -191,8 +190,15 @@ static void select_entries(const struct ref_type *index) {
                                             .scores = scores[0]};
     struct ref_indexer_topk best = {TOKENS,   TOPK,      ENTRIES, TOPK,
                                     position, scores[0], topk[0], topk_count};
-    struct ref_translate_pack pack = {TOKENS, 1,     batch_id, position,     topk[0], topk_count,
-                                      TOPK,   table, STRIDE,   window_count, rows[0], entry_count};
+    struct ref_translate_pack pack = {.batch = batch_of(),
+                                      .block = table,
+                                      .list_stride = STRIDE,
+                                      .topk_stride = TOPK,
+                                      .topk = topk[0],
+                                      .topk_count = topk_count,
+                                      .window_count = window_count,
+                                      .rows = rows[0],
+                                      .entry_count = entry_count};
     ref_indexer_query(index, &query);
     ref_indexer_scores(index, &score_args);
     ref_indexer_topk(index, &best);
@@ -200,8 +206,9 @@ static void select_entries(const struct ref_type *index) {
 }
 
 static void attend(const struct ref_type *type, bool undo_rotation) {
-    struct ref_heads heads = {TOKENS,  HEADS,    TOKENS,           (const uint8_t *)q, sizeof q[0],
-                              rope[0], position, (uint8_t *)q_out, sizeof q_out[0]};
+    struct ref_query heads = {TOKENS,           HEADS,       TOKENS,
+                              position,         rope[0],     (const uint8_t *)q,
+                              (uint8_t *)q_out, sizeof q[0], sizeof q_out[0]};
     struct ref_attn attn = {.core = ref_tensor_core_of("sm_80"),
                             .tokens = TOKENS,
                             .heads = HEADS,
@@ -231,15 +238,11 @@ static void attend(const struct ref_type *type, bool undo_rotation) {
 
 static void run_kernels(const struct ref_type *type, enum ref_format index_format, bool indexer) {
     struct ref_type index = index_of(type, index_format);
-    struct ref_row_lists lists = {.tokens = TOKENS,
-                                  .requests = 1,
-                                  .batch_id = batch_id,
-                                  .position = position,
+    struct ref_row_lists lists = {.batch = batch_of(),
                                   .paged = true,
-                                  .window_table = {window_table, COLUMNS, PAGES},
-                                  .entries = type->ratio && !indexer,
+                                  .window = {window_table, COLUMNS, PAGES},
+                                  .block = {block_table, COLUMNS, PAGES},
                                   .indexer = indexer,
-                                  .block_table = {block_table, COLUMNS, PAGES},
                                   .list_stride = STRIDE,
                                   .rows = rows[0],
                                   .window_count = window_count,
