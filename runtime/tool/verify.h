@@ -52,6 +52,16 @@ bool verify_compress(struct verify *verify, const struct subject *subject);
 bool verify_lists(struct verify *verify, const struct subject *subject);
 /* q_norm_rope and inverse_rope. */
 bool verify_query(struct verify *verify, const struct subject *subject);
+bool verify_indexer_query(struct verify *verify, const struct subject *subject);
+bool verify_indexer_scores(struct verify *verify, const struct subject *subject);
+bool verify_indexer_topk(struct verify *verify, const struct subject *subject);
+bool verify_attn(struct verify *verify, const struct subject *subject);
+bool verify_attn_combine(struct verify *verify, const struct subject *subject);
+/* Of module `common`: subject->info holds its name only. */
+bool verify_rows_copy(struct verify *verify, const struct subject *subject);
+
+/* The type's rules with its indexer's dim and row format. */
+struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
 
 /*
  * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.
