@@ -12,12 +12,6 @@ uint32_t verify_align(const struct call *call, const char *name) {
     return 1;
 }
 
-struct ref_tensor_core verify_core(const struct verify *verify) {
-    char target[16];
-    snprintf(target, sizeof target, "sm_%d", kvf_device_capability(verify->session->device));
-    return ref_tensor_core_of(target);
-}
-
 bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,
                    uint64_t bytes, struct buffer *out, uint64_t *stride) {
     uint64_t align = verify_align(call, name);
@@ -44,4 +38,11 @@ void verify_bind(struct call *call, const char *name, const struct buffer *buffe
     snprintf(stride_name, sizeof stride_name, "%s_stride", name);
     call_set(call, name, buffer_address(buffer));
     call_set(call, stride_name, stride);
+}
+
+struct ref_type verify_index(const struct verify *verify, const struct subject *subject) {
+    struct ref_type index = subject->rules;
+    index.format = rules_index_format(&verify->session->rules, subject->info->name);
+    index.head_dim = subject->info->indexer_dim;
+    return index;
 }
