@@ -10,6 +10,7 @@ LUA         ?= lua5.4
 JOBS        ?= 2
 PREFIX      ?= /usr/local
 CFLAGS      ?= -O2 -g
+EXECUTOR_CFLAGS ?= -O3
 
 VERSION  := 0.1.0
 ABI      := 0
@@ -71,7 +72,13 @@ $(BUILD)/obj/%.o: %.c
 	$(CC) $(BASE) $(CFLAGS) -Iruntime -c $< -o $@
 
 # The Lua files travel inside the program, each as a C string.
-$(BUILD)/embedded.c: $(EMBED_LUA) gen/embed.lua
+# The list of them is a file too, so that one added or removed is noticed.
+.PHONY: FORCE
+$(BUILD)/embedded.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(EMBED_LUA)' | cmp -s - $@ || echo '$(EMBED_LUA)' > $@
+
+$(BUILD)/embedded.c: $(EMBED_LUA) gen/embed.lua $(BUILD)/embedded.list
 	@mkdir -p $(@D)
 	$(LUA) gen/embed.lua $(EMBED_LUA) > $@.new && mv $@.new $@
 
