@@ -9,10 +9,17 @@ static bool is_float(enum ir_kind kind) {
     return ir_kind_info[kind].class == IR_CLASS_FLOAT;
 }
 
+/* A bf16 is the upper half of an f32: moved by hand, a NaN keeps its bits on every chip. */
+static LLVMValueRef widen_bf16(struct ir_module *m, LLVMValueRef ref) {
+    LLVMTypeRef half = LLVMInt16TypeInContext(m->context), word = LLVMInt32TypeInContext(m->context);
+    LLVMValueRef bits = LLVMBuildBitCast(m->builder, ref, half, "");
+    LLVMValueRef upper = LLVMBuildShl(m->builder, LLVMBuildZExt(m->builder, bits, word, ""),
+                                      LLVMConstInt(word, 16, 0), "");
+    return LLVMBuildBitCast(m->builder, upper, LLVMFloatTypeInContext(m->context), "");
+}
+
 /*
- * Float to float rounds to nearest even; NaN becomes the narrower type's NaN. LLVM would fold a
- * widening followed by a narrowing into nothing, which keeps a NaN's payload: code that wants the
- * bits copied must copy them.
+ * Float to float rounds to nearest even; NaN becomes the narrower type's NaN.
  */
 static LLVMValueRef convert(lua_State *L, struct ir_module *m, const struct ir_value *v,
                             enum ir_kind to) {
@@ -26,6 +33,7 @@ static LLVMValueRef convert(lua_State *L, struct ir_module *m, const struct ir_v
         return from->is_signed ? LLVMBuildSExt(b, v->ref, type, "")
                                : LLVMBuildZExt(b, v->ref, type, "");
     }
+    if (v->kind == IR_BF16 && to == IR_F32) return widen_bf16(m, v->ref);
     if (is_float(v->kind) && is_float(to))
         return from->bytes < into->bytes ? LLVMBuildFPExt(b, v->ref, type, "")
                                          : LLVMBuildFPTrunc(b, v->ref, type, "");
