@@ -16,11 +16,14 @@ local dir = shell.directory()
 local templates = dir .. "/templates"
 shell.run(("cp -r templates %s && cd %s && rm -f attn*.lua indexer_*.lua"):format(templates, templates))
 
--- tiny with other fields: `model` and `latent` are Lua text put in front of its own fields.
+-- tiny with other fields of the model, whose own are taken out, and another row format.
 local function variant(name, model, format)
   local text = shell.read("examples/tiny.lua")
+  for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
+    text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
+  end
+  text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
   text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
-  text = text:gsub('name = "tiny",', ('name = "%s", %s'):format(name, model), 1)
   shell.write(dir .. "/" .. name .. ".lua", text)
 end
 
@@ -35,6 +38,9 @@ local variants = {
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
   { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
+  { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
+  { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
 
 -- The last line of a run says how many cases there were.

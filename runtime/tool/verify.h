@@ -44,6 +44,7 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
 
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
+bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
 bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */
 bool verify_state_reset(struct verify *verify, const struct subject *subject);
 /* These two with their forms for the indexer: index_tail_append, index_compress. */

@@ -64,3 +64,20 @@ struct ref_place verify_place_reference(const struct verify_place *place) {
         out.plane[i] = (struct ref_array){buffer_data(&place->plane[i]), place->stride[i]};
     return out;
 }
+
+void verify_place_outputs(struct verify_place *place, struct outputs *outputs) {
+    for (uint32_t i = 0; place->pages && i < ref_planes(place->rules.format); i++)
+        outputs->list[outputs->count++] = &place->plane[i];
+}
+
+bool verify_workspace_create(struct verify *verify, const struct call *call,
+                             const struct ref_type *rules, uint32_t rows,
+                             struct verify_place *out) {
+    char name[48];
+    snprintf(name, sizeof name, "ws_swa_%s", ref_plane_name(rules->format, 0));
+    if (!call_has(call, name)) return true;
+    uint32_t longest = rules->ring > rows ? rules->ring : rows;
+    uint32_t needed = 2 * longest + 64 + 24 * (rules->window - 1);
+    return verify_place_create(verify, call, "ws_swa", rules, rows, needed / rows + 1, out) &&
+           verify_place_upload(verify, out);
+}

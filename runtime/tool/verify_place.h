@@ -33,4 +33,14 @@ bool verify_place_upload(struct verify *verify, const struct verify_place *place
 void verify_place_bind(const struct verify_place *place, struct call *call);
 struct ref_place verify_place_reference(const struct verify_place *place);
 
+/* Add the planes to what a kernel may write; nothing for a place that was not made. */
+void verify_place_outputs(struct verify_place *place, struct outputs *outputs);
+
+/*
+ * The workspace of a kernel that has one (parameters ws_swa_*), with room for the batches of
+ * plans.h; pages of `rows` rows. True with no pages for a kernel that has none.
+ */
+bool verify_workspace_create(struct verify *verify, const struct call *call,
+                             const struct ref_type *rules, uint32_t rows, struct verify_place *out);
+
 #endif
