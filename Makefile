@@ -152,6 +152,28 @@ demo: packages
 	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
 
+# ---- benchmarks: each program prints its own table; executor_* ones link the executor ----
+BENCH_BIN     := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+BENCH_LIB_OBJ := $(call obj,$(wildcard bench/lib/*.c))
+
+$(BUILD)/obj/bench/%.o: bench/%.c | $(FLASH)/manifest.json
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -Iruntime -I$(FLASH) -c $< -o $@
+
+$(BUILD)/bench/libbench.a: $(BENCH_LIB_OBJ)
+	@mkdir -p $(@D)
+	rm -f $@ && $(AR) rcs $@ $(BENCH_LIB_OBJ)
+
+$(BUILD)/bench/executor_%: $(BUILD)/obj/bench/executor_%.o $(BUILD)/bench/libbench.a $(EXECUTOR_OBJ)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ -ldl -lm
+
+$(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/bench/libbench.a $(LIB_A) $(FAKE)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter-out $(FAKE),$^) $(LIB_LIBS)
+
+.PHONY: bench
+bench: all $(BENCH_BIN)
+	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
+
 .PHONY: clean
 clean:
 	rm -rf $(BUILD)
