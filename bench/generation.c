@@ -101,9 +101,8 @@ static double count_compilation(struct generation *g, enum count_tool tool, enum
     for (int i = 0; i < 2; i++) {
         char count[16], ptx[128];
         const char *argv[TWIN_ARGS];
-        generation_ptx(g, "counted", form, ptx);
+        generation_ptx(g, "counted", (int)form, ptx);
         twin_nvrtc_argv(form, &g->options, 1 + i, ptx, count, argv);
-        argv[0] = g->options.self;
         struct process process = {.argv = argv, .core = g->core};
         total[i] = count_run(tool, &process, g->scratch);
     }

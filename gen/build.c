@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MAX_SPEC      (1 << 20)
-#define USUAL_PASSES  "function(sroa,early-cse,instcombine,simplifycfg)"
+#define USUAL_PASSES  "function(sroa,early-cse,instcombine<max-iterations=2;no-verify-fixpoint>,simplifycfg)"
 
 
 struct build {
@@ -474,6 +474,17 @@ static int write_report(struct build *b, double ms) {
 static int new_table(lua_State *L) {
     lua_newtable(L);
     return lua_gettop(L);
+}
+
+int build_check(const struct build_options *options) {
+    struct build b = {.options = options};
+    b.L = build_load(&options->host, options->spec, &b.status);
+    if (!b.L) return b.status;
+    b.status = EXIT_GOOD;
+    b.model = lua_gettop(b.L);
+    if (load_templates(&b) || check_rules(&b)) fprintf(stderr, "kvforge: %s\n", b.error);
+    host_close(b.L);
+    return b.status;
 }
 
 int build_bundle(const struct build_options *options) {

@@ -32,8 +32,10 @@ return kernel {
     local base = top:eq(-math.huge):select(0.0, top)
     local rows_base = of_rows:eq(-math.huge):select(0.0, of_rows)
 
-    local idle = T.head_dim // DIMS < 32 and thread:ge(T.head_dim // DIMS) or false
-    if is_value(idle) then thread = idle:select(0, thread) end
+    -- Threads beyond the row's dims work on the first ones once more and store nothing.
+    local narrow = T.head_dim // DIMS < 32
+    local busy = thread:lt(T.head_dim // DIMS)
+    if narrow then thread = busy:select(thread, 0) end
     local sum = variable(f32, 0.0, "uniform")
     local rows_sum = variable(f32, 0.0, "uniform")
     local acc = {}
@@ -55,7 +57,7 @@ return kernel {
     for d = 1, DIMS do out[d] = empty:select(0.0, acc[d]:get() / denominator):to(bf16) end
     local row = p.out:bytes(token:to(u64) * p.out_stride):at(head:to(u64) * T.head_dim)
     local function store() row:at(thread * DIMS):store(out) end
-    if is_value(idle) then when(~idle, store) else store() end
+    if narrow then when(busy, store) else store() end
     when(thread_id():eq(0), function()
       local lse = (of_rows + exp2.log2(rows_sum:get())) * exp2.LN2
       p.lse:at(token:to(u64) * p.heads:to(u64) + head:to(u64))

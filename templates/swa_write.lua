@@ -1,7 +1,9 @@
--- swa_write: a token's latent into its window row. One warp a token, four tokens a block.
+-- swa_write: a token's latent into its window row. One warp a token, four tokens a block. For long
+-- chunks swa_write_workspace writes every row into the workspace besides, in the same pass.
 local vectors = require "vectors"
 local norm = require "norm"
 local latent = require "latent"
+local window = require "window"
 
 local TOKENS = 4
 
@@ -22,62 +24,37 @@ local function normalise(T, p, x)
   return rounded, y
 end
 
--- ---- where the row goes ----
+-- The persistent row and whether this token is written there.
+local persistent = {}
 
-local ring = {}
-
-function ring.params(T) return {
-  value("tokens", u32), value("requests", u32), value("slots", u32), value("positions", u32),
-}, {
-  input("cu_tokens", i32, "[requests + 1]"), input("state_slot", i32, "[requests]"),
-}, {
-  planes(T.place.window, "out"), state(T, { "swa_pos", "swa_head" }, "out"),
-} end
-
--- The ring's row, for a token that is among the last `ring` of its request.
-function ring.row(T, p, token, request, position)
-  local slot = p.state_slot:at(request):load():to(u32)
+-- In the ring a token survives if it is among the last `ring` of its request.
+function persistent.ring(T, p, token, request, position)
+  local row, found, slot = window.mode(T).find(T, p, request, position)
   local last = p.cu_tokens:at(request):at(1):load()
-  return_if(slot:ge(p.slots) | (token:to(i32) + T.ring):lt(last))
-  local number = position % T.ring
+  local survives = found & (token:to(i32) + T.ring):ge(last)
   local function finish()
-    array(p, "swa_pos", slot:to(u64)):at(number):store(position:to(i32))
+    array(p, "swa_pos", slot:to(u64)):at(position % T.ring):store(position:to(i32))
     when((token:to(i32) + 1):eq(last), function()
       array(p, "swa_head", slot:to(u64)):store(((position + 1) % T.ring):to(i32))
     end)
   end
-  return rows(T.place.window, p, slot:to(u64), number:to(u64)), finish
+  return row, survives, finish
 end
 
-local paged = {}
-
-function paged.params(T) return {
-  value("tokens", u32), value("requests", u32), value("pages", u32), value("positions", u32),
-  value("table_stride", u32),
-}, {
-  input("write_from", i32, "[requests]"), input("window_table", i32, "[requests][table_stride]"),
-}, {
-  planes(T.place.window, "out"),
-} end
-
--- The row of the position's window block, if that is backed and not shared with another request.
-function paged.row(T, p, token, request, position)
-  local block = T.model.block
-  local shared_end = p.write_from:at(request):load()
-  return_if(position:to(i32):lt(shared_end) | (position // block):ge(p.table_stride))
-  local entry = request:to(u64) * p.table_stride:to(u64) + (position // block):to(u64)
-  local page = p.window_table:at(entry):load():to(u32)
-  return_if(page:ge(p.pages))
-  return rows(T.place.window, p, page:to(u64), (position % block):to(u64)), nil
+-- A page is written where it is backed and the position is not shared with another request.
+function persistent.paged(T, p, _, request, position)
+  local row, found = window.mode(T).find(T, p, request, position)
+  return row, found & position:to(i32):ge(p.write_from:at(request):load())
 end
-
-local modes = { ring = ring, paged = paged }
 
 return kernel {
   name = "swa_write",
   job = "a token's latent: RMSNorm, RoPE, quantise, into its window row; position, ring head",
   block = 32 * TOKENS,
   grid = { per("tokens", TOKENS) },
+  variants = function()
+    return { { name = "swa_write" } }
+  end,
 
   rules = function(T) return {
     { T.head_dim % 8 == 0, "head_dim must be a multiple of 8" },
@@ -85,31 +62,45 @@ return kernel {
     { T.nope_dim % 16 == 0, "head_dim - rope_dim must be a multiple of 16" },
   } end,
 
-  params = function(T)
-    local counts, lists, places = modes[T.model.window_mode].params(T)
+  params = function(T, variant)
+    local ring = T.model.window_mode == "ring"
     return {
-      counts,
+      value("tokens", u32), value("requests", u32), value(ring and "slots" or "pages", u32),
+      value("positions", u32), ring and {} or value("table_stride", u32),
       input("latent", T.model.input_dtype, "[tokens][head_dim]", { align = 16, nc = true }),
       stride("latent_stride", 16),
       T.model.kv_norm and input("norm_weight", f32, "[head_dim]", { align = 16, nc = true }) or {},
       input("rope", f32, "[positions][rope_dim]", { align = 16, nc = true }),
       input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"),
-      lists, places,
+      input(ring and "cu_tokens" or "write_from", i32, ring and "[requests + 1]" or "[requests]"),
+      window.mode(T).tables(),
+      planes(T.place.window, "out"),
+      ring and state(T, { "swa_pos", "swa_head" }, "out") or {},
+      variant.workspace and planes(T.place.window, "out", window.WORKSPACE) or {},
     }
   end,
 
-  build = function(T, p)
+  build = function(T, p, variant)
     local token = block_id() * TOKENS + warp_id()
     return_if(token:ge(p.tokens))
     -- Unsigned comparisons: -1, the padding, is out of every range.
     local request = p.batch_id:at(token):load():to(u32)
     local position = p.position:at(token):load():to(u32)
     return_if(request:ge(p.requests) | position:ge(p.positions))
-    local row, finish = modes[T.model.window_mode].row(T, p, token, request, position)
+    local row, kept, finish = persistent[T.model.window_mode](T, p, token, request, position)
+    if variant.workspace then
+      local number = token + window.workspace_shift(T, request)
+      row = several {
+        { row = window.workspace_row(T, p, number), condition = const(bool, true) },
+        { row = row, condition = kept },
+      }
+    else
+      return_if(~kept)
+    end
 
     local x = vectors.load(p.latent:bytes(token:to(u64) * p.latent_stride), T.head_dim)
     local nope, y = normalise(T, p, x)
     latent.store(T, row, nope, y, p.rope:at(position:to(u64) * T.rope_dim))
-    if finish then when(lane_id():eq(0), finish) end
+    if finish then when(lane_id():eq(0) & kept, finish) end
   end,
 }

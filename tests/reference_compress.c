@@ -16,9 +16,10 @@
 
 static float kv[TOKENS][2 * DIM], score[TOKENS][2 * DIM], ape[128][2 * DIM], weight[DIM];
 static float rope[POSITIONS][ROPE], tail[4][SLOTS][128 * DIM];
-static uint8_t pages[PAGES * PAGE];
+static uint8_t pages[(PAGES + 1) * PAGE]; /* one too many as a guard */
 static int32_t tail_len[SLOTS], batch_id[TOKENS], position[TOKENS], cu_tokens[2];
-static int32_t state_slot[1], write_from[1], table[3];
+static int32_t state_slot[1], write_from[1], table[4];
+static uint32_t table_stride, positions;
 static uint32_t seed;
 
 static struct ref_type csa(void) {
@@ -54,7 +55,9 @@ static void clear(void) {
     memset(pages, 0xa5, sizeof pages);
     memset(tail, 0xa5, sizeof tail);
     memset(ape, 0, sizeof ape);
-    table[0] = 2, table[1] = 0, table[2] = 3;
+    table[0] = 2, table[1] = 0, table[2] = 3, table[3] = 1;
+    table_stride = 3;
+    positions = POSITIONS;
     state_slot[0] = 1;
     write_from[0] = 0;
     for (int i = 0; i < DIM; i++) weight[i] = 1;
@@ -74,7 +77,7 @@ static void randomise(void) {
 
 static struct ref_compress make(const struct ref_type *type) {
     return (struct ref_compress){
-        .batch = {0, 1, SLOTS, POSITIONS, batch_id, position, cu_tokens, state_slot},
+        .batch = {0, 1, SLOTS, positions, batch_id, position, cu_tokens, state_slot},
         .dim = DIM,
         .format = type->format,
         .kv_stride = sizeof kv[0],
@@ -85,7 +88,7 @@ static struct ref_compress make(const struct ref_type *type) {
         .write_from = write_from,
         .block_table = table,
         .pages = PAGES,
-        .table_stride = 3,
+        .table_stride = table_stride,
         .ka = {(uint8_t *)tail[0], sizeof tail[0][0]},
         .za = {(uint8_t *)tail[1], sizeof tail[0][0]},
         .kb = {(uint8_t *)tail[2], sizeof tail[0][0]},
@@ -196,7 +199,7 @@ static uint16_t element(int page, int row, int e) {
 /* Rows of all pages that are no longer poison. */
 static int rows_written(void) {
     int count = 0;
-    for (int i = 0; i < PAGES * 32; i++) count += element(i / 32, i % 32, 0) != 0xa5a5;
+    for (int i = 0; i < (PAGES + 1) * 32; i++) count += element(i / 32, i % 32, 0) != 0xa5a5;
     return count;
 }
 
@@ -209,10 +212,18 @@ static void placement(void) {
            element(3, 10, 0) != 0xa5a5 && element(3, 11, 0) == 0xa5a5,
        "in the rows of the pages that the table names");
     clear();
-    write_from[0] = 8;
+    write_from[0] = 7;
     table[1] = -1, table[2] = PAGES;
     launch(&type, 0, 300);
-    is(rows_written(), 30, "nothing below write_from, in unbacked pages or beyond the pool");
+    is(rows_written(), 31, "nothing below write_from, in unbacked pages or beyond the pool");
+    clear();
+    table_stride = 2;
+    launch(&type, 0, 300);
+    is(rows_written(), 64, "nothing beyond the table's columns");
+    clear();
+    positions = 299;
+    launch(&type, 0, 300);
+    is(rows_written(), 74, "nothing beyond the rope table");
     clear();
     state_slot[0] = SLOTS;
     launch(&type, 0, 300);
@@ -239,6 +250,14 @@ static void rounding(void) {
     launch(&type, 0, 8);
     memcpy(without, pages + 2 * PAGE + DIM * 2, sizeof without);
     ok(memcmp(with, without, sizeof with) != 0, "round_before_norm shows");
+    for (int i = 0; i < ROPE / 2; i++) rope[4][i] = 1.7f;
+    launch(&type, 0, 8);
+    memcpy(with, pages + 2 * PAGE + DIM * 2, sizeof with);
+    type.round_before_rope = false;
+    launch(&type, 0, 8);
+    memcpy(without, pages + 2 * PAGE + DIM * 2, sizeof without);
+    ok(memcmp(with, without, sizeof with) != 0 && !memcmp(with, without, (DIM - ROPE) * 2),
+       "round_before_rope shows in the rotated part");
     /* Scaling all values by a power of two does not change the normed row, save for eps. */
     type.norm_eps = 0;
     launch(&type, 0, 8);
@@ -289,7 +308,7 @@ static void index_entries(void) {
 }
 
 int main(void) {
-    tap_plan(9 + 5 + 5 + 2 + 2);
+    tap_plan(9 + 5 + 7 + 3 + 2);
     means();
     chunking();
     placement();

@@ -208,8 +208,8 @@ static enum same compare(struct same_run *run) {
             (void)say(run, "%s differs at byte %zu: %02x and %02x", output_name[i], at, *a, *b);
             return SAME_NO;
         }
-    /* Wherever the first fill is gone: nearly all bytes of the rows of three slots. */
-    if (written < run->bytes / 3) {
+    /* The requests write 128, 1 and 46 of the slots' 512 rows: about a third of the bytes. */
+    if (written < run->bytes / 4) {
         (void)say(run, "only %zu of %zu bytes were written", written, run->bytes);
         return SAME_NO;
     }

@@ -1,9 +1,13 @@
 -- Rows and state arrays by name, so that no template computes an address.
 --
 --   row r of page `id` lies at base + id * stride + offset(field) + r * row stride   (per field)
+local ir = require "ir"
+
 local place = {}
 
-local field_element = { e4m3 = "e4m3", bf16 = "bf16", f32 = "f32", ue8m0 = "ue8m0", e2m1 = "e2m1x2", pad = "u8" }
+local field_element = {
+  e4m3 = "e4m3", bf16 = "bf16", f32 = "f32", ue8m0 = "ue8m0", e2m1 = "e2m1x2", pad = "u8",
+}
 
 local Row = {}
 Row.__index = Row
@@ -19,12 +23,33 @@ end
 function Row:has(name) return self.place.field[name] ~= nil end
 function Row:count(name) return self.place.field[name].count end
 
+-- What is stored goes to every destination of a row: one, or with place.several as many as hold.
+function Row:each(store) store(self) end
+
+local Several = {}
+Several.__index = Several
+function Several:has(name) return self.place.field[name] ~= nil end
+function Several:count(name) return self.place.field[name].count end
+function Several:each(store)
+  for _, part in ipairs(self.parts) do
+    ir.when(part.condition, function() store(part.row) end)
+  end
+end
+
+-- One row in several places of the same format: parts { row =, condition = }, each stored where its
+-- condition holds. A condition must be the same in the whole warp.
+function place.several(parts)
+  return setmetatable({ place = parts[1].row.place, parts = parts }, Several)
+end
+
 -- The row `r` (u64) of page `id` (u64) of a place; `p` holds the kernel's parameters.
 -- Page addresses are computed here, once, however many fields are used.
-function place.rows(where, p, id, r)
+-- `prefix` stands before the planes' parameter names, for a second place of the same format.
+function place.rows(where, p, id, r, prefix)
   local pages = {}
   for _, plane in ipairs(where.planes) do
-    pages[plane.name] = p[plane.name]:bytes(id * p[plane.name .. "_stride"])
+    local name = (prefix or "") .. plane.name
+    pages[plane.name] = p[name]:bytes(id * p[name .. "_stride"])
   end
   return setmetatable({ place = where, pages = pages, number = r }, Row)
 end

@@ -183,6 +183,52 @@ void ref_compress(const struct ref_type *type, const struct ref_compress *args);
 void ref_compress_pool(const struct ref_type *type, const struct ref_compress *args, uint32_t t,
                        float *pooled);
 
+/* ---- row_lists, translate_pack (lists.c) ---- */
+
+/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
+struct ref_table {
+    const int32_t *pages_of;
+    uint32_t stride, pages;
+};
+
+struct ref_row_lists {
+    struct ref_batch batch; /* positions is not read; slots and state_slot in ring mode */
+    bool paged;
+    struct ref_table window;             /* paged mode */
+    struct ref_table block;              /* read for types with a ratio and no indexer */
+    bool indexer;                        /* entries are left to translate_pack */
+    uint32_t list_stride;                /* elements */
+    int32_t *rows;                       /* [tokens][list_stride] */
+    int32_t *window_count, *entry_count; /* [tokens] */
+};
+
+void ref_row_lists(const struct ref_type *type, const struct ref_row_lists *args);
+
+struct ref_translate_pack {
+    struct ref_batch batch;
+    struct ref_table block;
+    uint32_t list_stride, topk_stride; /* elements */
+    const int32_t *topk, *topk_count;  /* [tokens][topk_stride], [tokens] */
+    const int32_t *window_count;       /* [tokens] */
+    int32_t *rows, *entry_count;       /* [tokens][list_stride], [tokens] */
+};
+
+void ref_translate_pack(const struct ref_type *type, const struct ref_translate_pack *args);
+
+/* ---- q_norm_rope, inverse_rope (query.c) ---- */
+
+struct ref_query {
+    uint32_t tokens, heads, positions;
+    const int32_t *position; /* [tokens] */
+    const float *rope;
+    const uint8_t *q;              /* bf16 [tokens][heads][head_dim]; not read by inverse_rope */
+    uint8_t *out;                  /* the same shape */
+    uint64_t q_stride, out_stride; /* bytes from token to token */
+};
+
+void ref_q_norm_rope(const struct ref_type *type, const struct ref_query *args);
+void ref_inverse_rope(const struct ref_type *type, const struct ref_query *args);
+
 /* ---- state_reset (state_reset.c) ---- */
 
 /* An array of int32 that a reset fills: `count` a slot, all set to `value`. */

@@ -24,7 +24,7 @@ static void choose_layers(struct demo_type *at) {
 
 static bool make_weights(struct demo *demo, const char *name, size_t count, struct buffer *out) {
     if (!buffer_create(&demo->session, name, 4 * count, false, out)) return false;
-    input_weight(&demo->random, false, (float *)(void *)buffer_data(out), (uint32_t)count);
+    input_weight(&demo->random, false, buffer_floats(out), (uint32_t)count);
     return buffer_upload(&demo->session, out);
 }
 
@@ -32,8 +32,8 @@ static bool make_rope(struct demo *demo, struct demo_type *at, uint32_t type) {
     size_t bytes = 4 * (size_t)SCHEDULE_POSITIONS * at->rules.rope_dim;
     kvf_error error;
     if (!buffer_create(&demo->session, "rope", bytes, false, &at->rope)) return false;
-    if (kvf_rope_table(demo->session.bundle, type, SCHEDULE_POSITIONS,
-                       (float *)(void *)buffer_data(&at->rope), &error))
+    if (kvf_rope_table(demo->session.bundle, type, SCHEDULE_POSITIONS, buffer_floats(&at->rope),
+                       &error))
         return session_fail("rope table", &error);
     return buffer_upload(&demo->session, &at->rope);
 }
@@ -52,21 +52,15 @@ static int find_job(const char *name) {
     return job;
 }
 
-/* Every kernel of the type that the bundle has. One that the demo cannot drive is a failure. */
+/* The kernels of the type that write the state cache. */
 static bool open_kernels(struct demo *demo, struct demo_type *at) {
     const struct rules *rules = &demo->session.rules;
     for (size_t i = 0; i < rules->kernel_count; i++) {
         if (strcmp(rules->kernels[i].type, at->info.name) != 0) continue;
         int job = find_job(rules->kernels[i].name);
-        if (job == DEMO_JOBS) {
-            fprintf(stderr, "kvforge-run: the demo does not know how to drive %s/%s\n",
-                    at->info.name, rules->kernels[i].name);
-            return false;
-        }
-        struct demo_kernel *kernel = &at->kernels[job];
-        if (kernel->present) continue; /* for another target */
-        kernel->present = true;
-        if (!call_open(&demo->session, at->info.name, demo_job_names[job], &kernel->call))
+        if (job == DEMO_JOBS || at->kernels[job].present) continue; /* or for another target */
+        at->kernels[job].present = true;
+        if (!call_open(&demo->session, at->info.name, demo_job_names[job], &at->kernels[job].call))
             return false;
     }
     return true;

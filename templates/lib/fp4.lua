@@ -18,7 +18,7 @@ function fp4.e2m1x8(x)
   local word
   for i = 1, 8 do
     local code = e2m1(x[i]) << (4 * (i - 1))
-    word = i == 1 and code or word | code
+    if i == 1 then word = code else word = word | code end
   end
   return word
 end

@@ -27,7 +27,9 @@ end
 function latent.store(T, row, nope, y, table_row)
   quantise[T.format](row, nope, T.nope_dim)
   rotated(y, vectors.count(T.nope_dim), vectors.count(T.rope_dim), T.rope_dim, table_row,
-    function(_, v, out) row:field("rope"):at(v * 8):store(out) end)
+    function(_, v, out)
+      row:each(function(one) one:field("rope"):at(v * 8):store(out) end)
+    end)
 end
 
 -- The whole row of `elements` as spread bf16, its last rope_dim elements rotated.

@@ -14,7 +14,6 @@ end
 
 -- Zero the pad bytes of a row, each lane as many as alignment allows.
 local function clear_pad(row)
-  if not row:has("pad") or row:count("pad") == 0 then return end
   local at, bytes = row:field("pad"), row:count("pad")
   local unit = 4
   while bytes % unit ~= 0 or at:multiple() < unit do unit = unit // 2 end
@@ -38,20 +37,22 @@ local function by_blocks(row, x, elements, byte_of)
     local leader = (lane_id() & 7):eq(0)
     local within = vectors.within(step, 0, count)
     if is_value(within) then leader = leader & within end
-    when(leader, function()
-      local block, bytes = (lane_id() >> 3) + 4 * step, {}
-      for copy = 1, copies do bytes[copy] = byte:to(u8):bits(ue8m0) end
-      row:field("scale"):at(block * copies):store(bytes)
+    local block, bytes = (lane_id() >> 3) + 4 * step, {}
+    for copy = 1, copies do bytes[copy] = byte:to(u8):bits(ue8m0) end
+    row:each(function(one)
+      when(leader, function() one:field("scale"):at(block * copies):store(bytes) end)
     end)
   end
-  vectors.store_bytes(row:field("nope"), words, count)
-  clear_pad(row)
+  row:each(function(one)
+    vectors.store_bytes(one:field("nope"), words, count)
+    if one:has("pad") and one:count("pad") > 0 then clear_pad(one) end
+  end)
 end
 
 local quantise = {}
 
 function quantise.bf16(row, x, elements)
-  vectors.store(row:field("nope"), x, 0, vectors.count(elements))
+  row:each(function(one) vectors.store(one:field("nope"), x, 0, vectors.count(elements)) end)
 end
 
 -- One f32 inverse scale a row: code = e4m3(x / inverse).
@@ -61,8 +62,10 @@ function quantise.fp8_token(row, x, elements)
   for step = 0, (count + 31) // 32 - 1 do
     words[step] = codes(x[step], function(value) return value / inverse end)
   end
-  vectors.store_bytes(row:field("nope"), words, count)
-  when(lane_id():eq(0), function() row:field("scale"):store(inverse) end)
+  row:each(function(one)
+    vectors.store_bytes(one:field("nope"), words, count)
+    when(lane_id():eq(0), function() one:field("scale"):store(inverse) end)
+  end)
 end
 
 -- Scale bytes in the page's footer.
