@@ -327,6 +327,7 @@ typedef enum kvf_copy_kind {
     KVF_COPY_BLOCK = 0,
     KVF_COPY_WINDOW = 1,
     KVF_COPY_STATE_CHUNK = 2, /* a part of a request's state that is a whole chunk */
+    KVF_COPY_SNAPSHOT = 4,    /* a part of saved tails */
     KVF_COPY_STATE = 3        /* a part that is an envelope; the state itself, if not elastic */
 } kvf_copy_kind;
 typedef struct kvf_copy {
@@ -334,7 +335,7 @@ typedef struct kvf_copy {
     int32_t from, to;
 } kvf_copy;
 
-enum { KVF_FORK_COPIES = 80 };
+enum { KVF_FORK_COPIES = 136 };
 typedef struct kvf_fork {
     kvf_sequence sequence; /* the child */
     uint32_t slot;

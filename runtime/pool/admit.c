@@ -134,7 +134,7 @@ static bool choose_demand(kvf_pool *pool, struct pool_sequence *s, uint32_t chun
 static void open_sequence(kvf_pool *pool, struct pool_sequence *s, uint32_t count,
                           const struct match *m) {
     s->known = s->prompt = count;
-    s->hit = s->computed = s->prepared = m->hit * pool->geometry.block;
+    s->hit = s->final = s->computed = s->prepared = m->hit * pool->geometry.block;
     s->matched = m->blocks;
     s->published = m->hit;
     s->blocks = m->blocks;
@@ -217,6 +217,7 @@ static kvf_status admit(kvf_pool *pool, const int32_t *tokens, uint32_t count, u
     /* The claimed windows are not in the table yet, but no need of this request lies below them. */
     if (!choose_demand(pool, s, chunk, &m, &demand, &level, &what)) {
         pool->counters.refused++;
+        s->blocks = s->window_from = s->window_to = 0;
         if (!pool->running)
             return pool_fail(error, KVF_ERROR_LIMIT,
                              "admit: %u tokens never fit: alone, the pool lacks %llu %s", count,

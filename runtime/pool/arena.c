@@ -114,8 +114,6 @@ static int32_t arena_take_window(kvf_pool *pool) {
 }
 
 static void arena_give_window(kvf_pool *pool, int32_t window) {
-    arena_count_window(pool, window, POOL_REFERENCED, false);
-    arena_count_window(pool, window, POOL_HELD, false);
     pool->windows[window].used = false;
     give_chunk(pool, window);
 }

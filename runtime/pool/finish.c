@@ -94,51 +94,81 @@ static uint32_t fork_blocks(const kvf_pool *pool, const struct pool_sequence *s)
     return pool_blocks_of(pool, s->computed > s->prompt ? s->computed : s->prompt);
 }
 
-/* What a child needs of its own: the block and the windows that are not full yet, and a state. */
-static struct pool_need fork_need(const kvf_pool *pool, const struct pool_sequence *s) {
-    uint32_t full = s->computed / pool->geometry.block;
-    bool part = s->computed % pool->geometry.block != 0;
-    return (struct pool_need){.windows = part && s->window_table[full] >= 0,
-                              .envelopes = fork_blocks(pool, s) - full,
-                              .states = 1};
+/* Blocks that both list: what cannot change any more. The child gets its own of the rest. */
+static uint32_t fork_shared(const kvf_pool *pool, const struct pool_sequence *s) {
+    return s->final / pool->geometry.block;
 }
 
-static void fork_tables(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
-                        kvf_fork *out) {
-    uint32_t block = pool->geometry.block, full = s->computed / block;
-    for (uint32_t i = 0; i < full; i++) {
+static struct pool_need fork_need(const kvf_pool *pool, const struct pool_sequence *s) {
+    struct pool_need need = {.envelopes = fork_blocks(pool, s) - fork_shared(pool, s), .states = 1};
+    for (uint32_t i = fork_shared(pool, s); i < s->window_to; i++) {
+        if (s->window_table[i] < 0) continue;
+        need.windows++;
+        if (pool->windows[s->window_table[i]].snapshot >= 0)
+            need.envelopes += pool->geometry.snapshot_envelopes;
+    }
+    return need;
+}
+
+static void fork_window(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
+                        uint32_t i, kvf_fork *out) {
+    int32_t from = s->window_table[i], to = pool->policy->take_window(pool);
+    pool->windows[to].written = pool->windows[from].written;
+    child->window_table[i] = to;
+    add_copy(out, KVF_COPY_WINDOW, from, to);
+}
+
+static void fork_windows(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
+                         kvf_fork *out) {
+    uint32_t shared = fork_shared(pool, s);
+    child->window_from = s->window_from;
+    child->window_to = s->window_to;
+    for (uint32_t i = s->window_from; i < s->window_to; i++) {
+        if (s->window_table[i] < 0) continue;
+        if (i >= shared) {
+            fork_window(pool, s, child, i, out);
+        } else {
+            child->window_table[i] = s->window_table[i];
+            pool_window_ref(pool, s->window_table[i]);
+        }
+    }
+}
+
+/* Tails saved at a place that is not final yet: a snapshot of its own, copied part by part. */
+static void fork_snapshots(kvf_pool *pool, const struct pool_sequence *s,
+                           struct pool_sequence *child, kvf_fork *out) {
+    for (uint32_t i = fork_shared(pool, s); i < s->window_to; i++) {
+        if (s->window_table[i] < 0 || pool->windows[s->window_table[i]].snapshot < 0) continue;
+        struct pool_window *w = &pool->windows[child->window_table[i]];
+        w->snapshot = pool->policy->take_snapshot(pool, child->window_table[i]);
+        kvf_snapshot from = {0}, to = {0};
+        pool_snapshot_ids(pool, s->window_table[i], &from);
+        pool_snapshot_ids(pool, child->window_table[i], &to);
+        for (uint32_t part = 0; part < to.parts; part++)
+            add_copy(out, KVF_COPY_SNAPSHOT, from.ids[part], to.ids[part]);
+    }
+}
+
+static void fork_blocks_of(kvf_pool *pool, const struct pool_sequence *s,
+                           struct pool_sequence *child, kvf_fork *out) {
+    uint32_t block = pool->geometry.block, shared = fork_shared(pool, s);
+    for (uint32_t i = 0; i < shared; i++) {
         child->block_table[i] = s->block_table[i];
         pool_block_ref(pool, s->block_table[i]);
     }
-    child->blocks = full;
-    child->window_from = child->window_to = full;
-    for (uint32_t i = s->window_from; i < full; i++) {
-        if (s->window_table[i] < 0) continue;
-        if (child->window_from > i) child->window_from = i;
-        child->window_table[i] = s->window_table[i];
-        pool_window_ref(pool, s->window_table[i]);
-    }
-    if (s->computed % block && s->window_table[full] >= 0) {
-        int32_t window = pool->policy->take_window(pool);
-        pool->windows[window].written = pool->windows[s->window_table[full]].written;
-        child->window_table[full] = window;
-        child->window_to = full + 1;
-        add_copy(out, KVF_COPY_WINDOW, s->window_table[full], window);
-    }
-}
-
-static void fork_rest(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
-                      kvf_fork *out) {
-    uint32_t block = pool->geometry.block, full = s->computed / block;
-    child->known = full * block;
+    child->blocks = shared;
+    child->known = shared * block; /* nothing is pending while blocks are appended */
     child->near = POOL_NONE;
     pool_step_append(pool, child, fork_blocks(pool, s));
     child->known = s->known;
-    for (uint32_t at = full * block; at < s->known; at++)
+    for (uint32_t at = shared * block; at < s->known; at++)
         *pool_sequence_token(pool, child, at) = *pool_sequence_token(pool, s, at);
-    if (s->computed % block)
-        add_copy(out, KVF_COPY_BLOCK, s->block_table[full], child->block_table[full]);
-    pool->policy->take_state(pool, child->state);
+    for (uint32_t i = shared; i * block < s->computed; i++)
+        add_copy(out, KVF_COPY_BLOCK, s->block_table[i], child->block_table[i]);
+}
+
+static void fork_state(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
+                       kvf_fork *out) {
     for (uint32_t part = 0; part < pool->parts; part++)
         add_copy(out, part < pool->state_chunk_parts ? KVF_COPY_STATE_CHUNK : KVF_COPY_STATE,
                  s->state[part], child->state[part]);
@@ -165,16 +195,21 @@ static kvf_status fork_sequence(kvf_pool *pool, const struct pool_sequence *s, k
     (void)room;
     memset(out, 0, sizeof *out);
     struct pool_sequence *child = &pool->sequences[pool_list_pop_head(&pool->free_sequences)];
-    uint32_t full = s->computed / pool->geometry.block;
+    uint32_t shared = fork_shared(pool, s);
     child->prompt = s->prompt;
     child->hit = s->hit;
     child->computed = child->prepared = s->computed;
-    child->published = s->published < full ? s->published : full;
-    child->matched = s->matched < full ? s->matched : full;
+    child->final = s->final;
+    child->published = s->published < shared ? s->published : shared;
+    child->matched = s->matched < shared ? s->matched : shared;
     child->promised = child->promised_windows = child->promised_envelopes = 0;
     child->resumed = POOL_NONE;
-    fork_tables(pool, s, child, out);
-    fork_rest(pool, s, child, out);
+    /* Whole chunks before envelopes, as the test assumed. */
+    fork_windows(pool, s, child, out);
+    pool->policy->take_state(pool, child->state);
+    fork_snapshots(pool, s, child, out);
+    fork_blocks_of(pool, s, child, out);
+    fork_state(pool, s, child, out);
     child->live = true;
     child->fill_batch = 0;
     pool->running++;

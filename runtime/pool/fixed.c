@@ -48,8 +48,6 @@ static int32_t fixed_take_window(kvf_pool *pool) {
 }
 
 static void fixed_give_window(kvf_pool *pool, int32_t window) {
-    fixed_count_window(pool, window, POOL_REFERENCED, false);
-    fixed_count_window(pool, window, POOL_HELD, false);
     pool->windows[window].used = false;
     pool->counters.touched++;
     pool_list_push_tail(&pool->free_windows, window);

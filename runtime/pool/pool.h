@@ -76,6 +76,7 @@ struct pool_sequence {
     uint32_t prompt;           /* tokens it was admitted with */
     uint32_t hit;              /* tokens taken from the cache */
     uint32_t computed;         /* tokens committed */
+    uint32_t final;            /* of the computed ones, those that cannot be rejected any more */
     uint32_t prepared;         /* tokens backed by memory, >= computed */
     uint32_t published;        /* leading blocks that are published */
     uint32_t matched;          /* leading blocks that were found at admission */
@@ -115,7 +116,8 @@ struct pool_claim {
     uint32_t window_count;
 };
 
-/* Which memory is free: the arena's chunks, or fixed numbers of each. */
+/* Which memory is free: the arena's chunks, or fixed numbers of each. What is given back must not
+ * count as in use; what is taken does, at both levels. */
 struct pool_store {
     bool (*fits)(const kvf_pool *, const struct pool_need *, enum pool_level, struct pool_short *);
     bool (*room)(const kvf_pool *, const struct pool_need *); /* fits without evicting */

@@ -335,6 +335,10 @@ static kvf_status commit(kvf_pool *pool, struct pool_sequence *s, uint32_t count
     if (end > s->prepared)
         return pool_fail(error, KVF_ERROR_STATE, "commit: %llu tokens, but only %u are prepared",
                          (unsigned long long)end, s->prepared);
+    if (count && end < s->prepared && !is_decode(pool, s, s->prepared))
+        return pool_fail(error, KVF_ERROR_ARGUMENT,
+                         "commit: %u tokens of a chunk of %u; a chunk is committed whole", count,
+                         s->prepared - s->computed);
     if (end > known)
         return pool_fail(error, KVF_ERROR_ARGUMENT, "commit: %llu tokens, but only %llu are known",
                          (unsigned long long)end, (unsigned long long)known);
@@ -347,7 +351,9 @@ static kvf_status commit(kvf_pool *pool, struct pool_sequence *s, uint32_t count
     take_note_of_rows(pool, s, s->computed, (uint32_t)end);
     s->computed = (uint32_t)end;
     pool->counters.computed_tokens += count;
-    pool_step_publish(pool, s, final_tokens(pool, s));
+    uint32_t final = final_tokens(pool, s);
+    if (final > s->final) s->final = final;
+    pool_step_publish(pool, s, s->final);
     slide(pool, s);
     return KVF_OK;
 }
@@ -362,14 +368,18 @@ kvf_status kvf_sequence_commit(kvf_pool *pool, kvf_sequence handle, uint32_t tok
 
 static kvf_status truncate_to(kvf_pool *pool, struct pool_sequence *s, uint32_t length,
                               kvf_error *error) {
-    uint32_t block = pool->geometry.block, lowest = final_tokens(pool, s);
+    uint32_t block = pool->geometry.block;
     if (length > s->prepared)
         return pool_fail(error, KVF_ERROR_ARGUMENT, "truncate: %u tokens of %u", length,
                          s->prepared);
-    if (length < lowest || length < s->published * block)
+    if (length < s->final)
         return pool_fail(error, KVF_ERROR_ARGUMENT,
-                         "truncate: to %u tokens; %u are final (drafts: %u)", length, lowest,
+                         "truncate: to %u tokens; %u are final (drafts: %u)", length, s->final,
                          pool->geometry.drafts);
+    if (length > s->computed && length < s->prepared && !is_decode(pool, s, s->prepared))
+        return pool_fail(error, KVF_ERROR_ARGUMENT,
+                         "truncate: a chunk of %u tokens is kept whole or given back whole",
+                         s->prepared - s->computed);
     /* The prompt's blocks stay, whatever was prepared of them. */
     uint32_t rows = pool_blocks_of(pool, length), prompt = pool_blocks_of(pool, s->prompt);
     uint32_t keep = rows > prompt ? rows : prompt, known = s->known;

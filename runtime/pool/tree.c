@@ -224,6 +224,7 @@ static void tree_claim_undo(kvf_pool *pool, const struct pool_claim *claim) {
 }
 
 static void tree_claim_finish(kvf_pool *pool, const struct pool_claim *claim) {
+    tree_claim_count(pool, claim, true);
     for (uint32_t i = 0; i < claim->block_count; i++) pool->blocks[claim->blocks[i]].refs++;
     for (uint32_t i = 0; i < claim->window_count; i++)
         if (pool->windows[claim->windows[i]].refs++ == 0) list_drop(pool, claim->windows[i]);
