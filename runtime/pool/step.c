@@ -28,22 +28,30 @@ static uint32_t prompt_end(const kvf_pool *pool, const struct pool_sequence *s) 
     return s->prompt / pool->geometry.block * pool->geometry.block;
 }
 
-/* Places where a chunk ends so that the tails can be saved there: multiples of `checkpoint`, and
- * the end of the blocks that admission found, where other requests branch off. */
-static bool is_stop(const kvf_pool *pool, const struct pool_sequence *s, uint32_t position) {
-    const struct pool_geometry *g = &pool->geometry;
-    return position % g->checkpoint == 0 || position == s->matched * g->block;
+/*
+ * Places where a later request is most likely to resume, so that a chunk ends there and the tails
+ * can be saved: the last multiple of `checkpoint` in the prompt, and the end of the blocks that
+ * admission found, where other requests branch off.
+ */
+static uint32_t tail_of(const kvf_pool *pool, const struct pool_sequence *s) {
+    return s->prompt / pool->geometry.checkpoint * pool->geometry.checkpoint;
+}
+
+static uint32_t branch_of(const kvf_pool *pool, const struct pool_sequence *s) {
+    return s->matched * pool->geometry.block;
 }
 
 /*
- * Is a later request to resume at `position`, a multiple of the block? At a stop, and where the
- * prompt's last whole block ends, if the tails can be saved there: `end` is where the step ends.
+ * Is a later request to resume at `position`, a multiple of the block? At the two places above, at
+ * other multiples of `checkpoint`, and where the prompt's last whole block ends. Tails can be saved
+ * only where a step ends (`end`), so the others count only if the step happens to end there.
  */
 static bool is_checkpoint(const kvf_pool *pool, const struct pool_sequence *s, uint32_t position,
                           uint32_t end) {
     if (pool->options.trailing || !position || position <= s->hit) return false;
-    if (is_stop(pool, s, position)) return true;
-    return position == prompt_end(pool, s) && (!pool->snapshots || position == end);
+    if (pool->snapshots && position != end) return false;
+    return position % pool->geometry.checkpoint == 0 || position == branch_of(pool, s) ||
+           position == prompt_end(pool, s);
 }
 
 /* Is block `i` one of the windows of a checkpoint in (computed, end]? */
@@ -80,12 +88,11 @@ static bool wants_snapshot(const kvf_pool *pool, const struct pool_sequence *s, 
 
 /* Where a chunk that begins at `computed` and would end at `end` must end at the latest. */
 uint32_t pool_chunk_stop(const kvf_pool *pool, const struct pool_sequence *s, uint32_t end) {
-    const struct pool_geometry *g = &pool->geometry;
     if (!pool->snapshots || is_decode(pool, s, end)) return end;
-    uint64_t stop = ((uint64_t)s->computed / g->checkpoint + 1) * g->checkpoint;
-    uint64_t branch = (uint64_t)s->matched * g->block;
-    if (branch > s->computed && branch < stop) stop = branch;
-    return stop < end ? (uint32_t)stop : end;
+    uint32_t tail = tail_of(pool, s), branch = branch_of(pool, s);
+    if (tail > s->computed && tail < end) end = tail;
+    if (branch > s->computed && branch < end) end = branch;
+    return end;
 }
 
 kvf_status kvf_sequence_chunk(kvf_pool *pool, kvf_sequence handle, uint32_t want, uint32_t *out,
@@ -159,9 +166,8 @@ void pool_step_append(kvf_pool *pool, struct pool_sequence *s, uint32_t count) {
 
 static enum pool_kind kind_at(const kvf_pool *pool, const struct pool_sequence *s,
                               uint32_t position) {
-    const struct pool_geometry *g = &pool->geometry;
-    if (position == s->matched * g->block && position > s->hit) return POOL_BRANCH;
-    if (position == s->prompt / g->checkpoint * g->checkpoint) return POOL_TAIL;
+    if (position == branch_of(pool, s) && position > s->hit) return POOL_BRANCH;
+    if (position == tail_of(pool, s)) return POOL_TAIL;
     return POOL_INTERIOR;
 }
 
