@@ -1,5 +1,6 @@
 std = "lua54"
 max_line_length = 110
 codes = true
-files["templates"] = { std = "+kernel" }
+-- The kernel language's names are globals there; it reports unknown ones itself, with the line.
+files["templates"] = { ignore = { "113" } }
 files["tests"] = { std = "lua54" }

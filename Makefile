@@ -101,9 +101,14 @@ $(KVFORGE_RUN): $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A) $(LIB_LIBS)
 
-$(BUILD)/examples/%: examples/%.c $(LIB_A)
+# An example may use the header of Flash's bundle.
+FLASH := $(BUILD)/deepseek-v4-flash
+$(FLASH)/manifest.json: examples/deepseek-v4-flash.lua $(KVFORGE)
+	$(KVFORGE) build $< -o $(FLASH) --report $(FLASH).report.json
+
+$(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< -o $@ $(LIB_A) $(LIB_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(LIB_LIBS)
 
 # ---- tests: the first word of a test's name says what it is linked with ----
 $(BUILD)/tests/executor_%: tests/executor_%.c $(EXECUTOR_OBJ)
@@ -114,6 +119,17 @@ $(BUILD)/tests/gen_%: tests/gen_%.c $(GEN_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -Igen $(LLVM_CFLAGS) $(LUA_CFLAGS) -c $< -o $@.o
 	$(CXX) $(LDFLAGS) -o $@ $@.o $(filter-out %/gen/main.o,$(GEN_OBJ)) $(LLVM_LIBS) $(LUA_LIBS) -lmd -ldl -lm
+
+# A make-believe CUDA driver, and one from before cuGetProcAddress.
+FAKE := $(BUILD)/tests/fake/libcuda.so.1 $(BUILD)/tests/fake/old/libcuda.so.1
+$(BUILD)/tests/fake/old/libcuda.so.1: FAKE_CFLAGS := -DFAKE_OLD
+$(FAKE): tests/fake/fake_cuda.c tests/fake/fake_cuda.h
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(BASE)) $(CFLAGS) $(LDFLAGS) $(FAKE_CFLAGS) -Iruntime -shared $< -o $@
+
+$(BUILD)/tests/runtime_%: tests/runtime_%.c $(LIB_A) $(FAKE)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< -o $@ $(LIB_A) $(LIB_LIBS)
 
 $(BUILD)/tests/%: tests/%.c $(LIB_A) $(REFERENCE_OBJ)
 	@mkdir -p $(@D)
@@ -131,7 +147,6 @@ test: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(MAKE) --no-print-directory -j$(JOBS) check
 
-FLASH := $(BUILD)/deepseek-v4-flash
 demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(FLASH) --report $(FLASH).report.json

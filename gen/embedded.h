@@ -7,7 +7,7 @@
 struct embedded_file {
     const char *module; /* name for `require`: "kvforge.layout", "templates.swa_write" */
     const char *path;   /* where it lies in the source tree, for messages */
-    const char *text;
+    const char *text;   /* a template's is guarded already (lua/kvforge/guard.lua) */
     size_t bytes;
 };
 

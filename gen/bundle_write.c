@@ -1,0 +1,184 @@
+#include "bundle_write.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MANIFEST "manifest.json"
+
+struct writer {
+    char *error;
+    size_t size;
+};
+
+static int fail(const struct writer *w, const char *what, const char *path) {
+    snprintf(w->error, w->size, "cannot %s %s: %s", what, path, strerror(errno));
+    return 1;
+}
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), e = strlen(end);
+    return n > e && !strcmp(name + n - e, end);
+}
+
+/* The kinds of file a bundle has; anything else in a directory belongs to somebody. */
+static bool is_bundle_name(const char *name) {
+    static const char *const kinds[] = {".ptx", ".cubin", ".h", ".c", ".ll", NULL};
+    if (!strcmp(name, MANIFEST)) return true;
+    for (int i = 0; kinds[i]; i++)
+        if (ends_with(name, kinds[i])) return true;
+    return false;
+}
+
+static bool manifest_is_ours(int dir) {
+    char head[4096];
+    int fd = openat(dir, MANIFEST, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool ours = false;
+    char *text = NULL;
+    ssize_t got;
+    size_t bytes = 0;
+    while ((got = read(fd, head, sizeof head)) > 0 && bytes < (4u << 20)) {
+        char *more = realloc(text, bytes + (size_t)got + 1);
+        if (!more) break;
+        text = more;
+        memcpy(text + bytes, head, (size_t)got);
+        bytes += (size_t)got;
+        text[bytes] = 0;
+    }
+    if (text) ours = strstr(text, "\"kvforge\":") && strstr(text, "\"modules\":");
+    free(text);
+    close(fd);
+    return ours;
+}
+
+/* Whether `dir` may be replaced: 0 it may, -1 it does not exist, 1 it may not (with a sentence). */
+static int check_existing(const struct writer *w, const char *dir) {
+    struct stat info;
+    if (lstat(dir, &info)) return errno == ENOENT ? -1 : fail(w, "look at", dir);
+    if (!S_ISDIR(info.st_mode)) {
+        snprintf(w->error, w->size, "%s exists and is not a directory", dir);
+        return 1;
+    }
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!list) {
+        if (fd >= 0) close(fd);
+        return fail(w, "read", dir);
+    }
+    int entries = 0, refused = 0;
+    struct dirent *e;
+    while (!refused && (e = readdir(list))) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        entries++;
+        if (!is_bundle_name(e->d_name)) {
+            snprintf(w->error, w->size, "%s is no bundle of ours: it holds %s", dir, e->d_name);
+            refused = 1;
+        }
+    }
+    if (!refused && entries && !manifest_is_ours(fd)) {
+        snprintf(w->error, w->size, "%s is no bundle of ours: its " MANIFEST " does not say so",
+                 dir);
+        refused = 1;
+    }
+    closedir(list);
+    return refused;
+}
+
+static int write_file(const struct writer *w, int dir, const struct bundle_file *file) {
+    int fd = openat(dir, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    size_t done = 0;
+    if (fd < 0) return fail(w, "create", file->name);
+    while (done < file->bytes) {
+        ssize_t n = write(fd, file->text + done, file->bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            int code = errno;
+            close(fd);
+            errno = code;
+            return fail(w, "write", file->name);
+        }
+        done += (size_t)n;
+    }
+    if (close(fd)) return fail(w, "write", file->name);
+    return 0;
+}
+
+/* Remove a flat directory: what a bundle is, and what a failed attempt leaves. */
+static void remove_directory(const char *path) {
+    DIR *list = opendir(path);
+    struct dirent *e;
+    if (!list) return;
+    while ((e = readdir(list)))
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(dirfd(list), e->d_name, 0);
+    closedir(list);
+    rmdir(path);
+}
+
+static int write_all(const struct writer *w, const char *path, const struct bundle_file *files,
+                     size_t count) {
+    mode_t mask = umask(0);
+    umask(mask);
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
+    if (dir < 0 || fchmod(dir, 0777 & ~mask)) failed = fail(w, "open", path);
+    for (size_t i = 0; i < count && !failed; i++) failed = write_file(w, dir, &files[i]);
+    if (dir >= 0) close(dir);
+    return failed;
+}
+
+static int put_in_place(const struct writer *w, const char *from, const char *to, bool exists) {
+    if (!exists) return rename(from, to) ? fail(w, "rename to", to) : 0;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) return fail(w, "exchange", to);
+    remove_directory(from);
+    return 0;
+}
+
+int bundle_write(const char *dir, const struct bundle_file *files, size_t count, char *error,
+                 size_t size) {
+    struct writer w = {error, size};
+    char path[4096], beside[4096 + 16];
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/') length--;
+    if (length == 0 || length >= sizeof path) {
+        snprintf(error, size, "the name of the output directory is empty or too long");
+        return 1;
+    }
+    memcpy(path, dir, length);
+    path[length] = 0;
+    int existing = check_existing(&w, path);
+    if (existing > 0) return 1;
+    snprintf(beside, sizeof beside, "%s.new-XXXXXX", path);
+    if (!mkdtemp(beside)) return fail(&w, "create a directory beside", path);
+    if (write_all(&w, beside, files, count) || put_in_place(&w, beside, path, existing == 0)) {
+        remove_directory(beside);
+        return 1;
+    }
+    return 0;
+}
+
+int file_replace(const char *path, const char *text, char *error, size_t size) {
+    struct writer w = {error, size};
+    char beside[4096 + 16];
+    if (strlen(path) >= 4096) {
+        snprintf(error, size, "the name of the output file is too long");
+        return 1;
+    }
+    snprintf(beside, sizeof beside, "%s.new-XXXXXX", path);
+    mode_t mask = umask(0);
+    umask(mask);
+    int fd = mkstemp(beside);
+    if (fd < 0) return fail(&w, "create a file beside", path);
+    FILE *file = fdopen(fd, "w");
+    bool good = file && fputs(text, file) >= 0 && !fchmod(fd, 0666 & ~mask);
+    if (file && fclose(file)) good = false;
+    if (good && !rename(beside, path)) return 0;
+    fail(&w, "write", path);
+    unlink(beside);
+    return 1;
+}

@@ -1,0 +1,172 @@
+/*
+ * Instructions that LLVM 19 lacks, as one table of inline assembly. Everything that orders memory
+ * or needs several threads belongs here or in ir_warp.c, never in a template.
+ */
+#include "ir.h"
+
+#include <string.h>
+
+#define MAX_OPERANDS 16
+#define MAX_RESULTS  4
+
+struct need {
+    unsigned sm, ptx; /* on this architecture and later, at least this PTX version */
+};
+
+struct instruction {
+    const char *name;
+    const char *text;
+    const char *constraints;
+    struct need need[2]; /* ascending by sm; the last row that fits the target counts */
+    enum ir_kind results[MAX_RESULTS];
+    int n_results;
+    enum ir_kind operands[MAX_OPERANDS]; /* a pointer is into `space` */
+    enum ir_space space[2];              /* of the first and the second pointer */
+    int n_operands;
+    bool effects;    /* touches memory or other threads: never moved, merged or dropped */
+    bool collective; /* the whole warp takes part */
+};
+
+static const struct instruction instructions[] = {
+    /* Two f32 to two e4m3, saturating, NaN to 0x7f; the first operand becomes the high byte. */
+    {.name = "cvt_e4m3x2",
+     .text = "cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;",
+     .constraints = "=h,f,f",
+     .need = {{89, 81}, {90, 78}},
+     .results = {IR_U16},
+     .n_results = 1,
+     .operands = {IR_F32, IR_F32},
+     .n_operands = 2},
+    /* Four 8x8 matrices of 16 bits: lane l names row l % 8 of matrix l / 8 (16-byte aligned). */
+    {.name = "ldmatrix_x4",
+     .text = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+     .constraints = "=r,=r,=r,=r,l,~{memory}",
+     .need = {{75, 65}},
+     .results = {IR_U32, IR_U32, IR_U32, IR_U32},
+     .n_results = 4,
+     .operands = {IR_POINTER},
+     .space = {IR_SHARED},
+     .n_operands = 1,
+     .collective = true},
+    {.name = "ldmatrix_x4_trans",
+     .text = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];",
+     .constraints = "=r,=r,=r,=r,l,~{memory}",
+     .need = {{75, 65}},
+     .results = {IR_U32, IR_U32, IR_U32, IR_U32},
+     .n_results = 4,
+     .operands = {IR_POINTER},
+     .space = {IR_SHARED},
+     .n_operands = 1,
+     .collective = true},
+    /* d = a . b + c, a 16x16 and b 16x8 of bf16, c and d 16x8 of f32: operands a, b, c. */
+    {.name = "mma_bf16",
+     .text = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {$0, $1, $2, $3}, "
+             "{$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+     .constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
+     .need = {{80, 70}},
+     .results = {IR_F32, IR_F32, IR_F32, IR_F32},
+     .n_results = 4,
+     .operands = {IR_U32, IR_U32, IR_U32, IR_U32, IR_U32, IR_U32, IR_F32, IR_F32, IR_F32, IR_F32},
+     .n_operands = 10,
+     .collective = true},
+    /* Copy 16 bytes to shared memory, to be waited for: cp_async_commit closes a group. */
+    {.name = "cp_async16",
+     .text = "cp.async.cg.shared.global [$0], [$1], 16;",
+     .constraints = "l,l,~{memory}",
+     .need = {{80, 70}},
+     .operands = {IR_POINTER, IR_POINTER},
+     .space = {IR_SHARED, IR_GLOBAL},
+     .n_operands = 2,
+     .effects = true},
+    {.name = "cp_async_commit",
+     .text = "cp.async.commit_group;",
+     .constraints = "~{memory}",
+     .need = {{80, 70}},
+     .effects = true},
+    {.name = "cp_async_wait_all",
+     .text = "cp.async.wait_all;",
+     .constraints = "~{memory}",
+     .need = {{80, 70}},
+     .effects = true},
+};
+
+static const struct instruction *find(const char *name) {
+    for (size_t i = 0; i < sizeof instructions / sizeof *instructions; i++)
+        if (!strcmp(instructions[i].name, name)) return &instructions[i];
+    return NULL;
+}
+
+/* The PTX version an instruction needs on this target, or 0 if the target lacks it. */
+static unsigned needed_ptx(const struct instruction *i, const struct target *target) {
+    unsigned ptx = 0;
+    for (int n = 0; n < 2 && i->need[n].sm; n++)
+        if (target->sm >= i->need[n].sm) ptx = i->need[n].ptx;
+    return ptx;
+}
+
+void ir_require(lua_State *L, struct ir_module *m, const char *what, unsigned sm, unsigned ptx) {
+    if (m->target->sm < sm)
+        ir_error(L, "%s needs sm_%u, the target is %s", what, sm, m->target->name);
+    if (m->ptx < ptx) m->ptx = ptx;
+}
+
+/* ir.has(name): whether the target has this instruction */
+static int l_has(lua_State *L) {
+    struct ir_module *m = ir_current(L);
+    const struct instruction *i = find(luaL_checkstring(L, 1));
+    if (!i) return ir_error(L, "no instruction '%s' in the table", lua_tostring(L, 1));
+    lua_pushboolean(L, needed_ptx(i, m->target) != 0);
+    return 1;
+}
+
+static LLVMTypeRef result_type(const struct ir_module *m, const struct instruction *i) {
+    LLVMTypeRef types[MAX_RESULTS];
+    for (int r = 0; r < i->n_results; r++) types[r] = ir_llvm_type(m, i->results[r], IR_GENERIC);
+    if (i->n_results == 0) return LLVMVoidTypeInContext(m->context);
+    if (i->n_results == 1) return types[0];
+    return LLVMStructTypeInContext(m->context, types, (unsigned)i->n_results, 0);
+}
+
+/* ir.asm(name, operand, ...) -> result, ... */
+static int l_asm(lua_State *L) {
+    struct ir_module *m = ir_current(L);
+    const char *name = luaL_checkstring(L, 1);
+    const struct instruction *i = find(name);
+    if (!i) return ir_error(L, "no instruction '%s' in the table", name);
+    unsigned ptx = needed_ptx(i, m->target);
+    if (!ptx) return ir_error(L, "%s does not exist on %s", name, m->target->name);
+    ir_require(L, m, name, i->need[0].sm, ptx);
+    if (i->collective) ir_check_collective(L, m, name, IR_WARP);
+    if (lua_gettop(L) != 1 + i->n_operands)
+        return ir_error(L, "%s takes %d operands", name, i->n_operands);
+    LLVMTypeRef types[MAX_OPERANDS];
+    LLVMValueRef refs[MAX_OPERANDS];
+    enum ir_level level = i->collective ? IR_VARYING : IR_UNIFORM;
+    int pointers = 0;
+    for (int o = 0; o < i->n_operands; o++) {
+        struct ir_value v = ir_operand(L, 2 + o, i->operands[o]);
+        if (v.kind == IR_POINTER && v.space != i->space[pointers++])
+            return ir_error(L, "operand %d of %s is a pointer into another memory", o + 1, name);
+        refs[o] = v.ref;
+        types[o] = LLVMTypeOf(v.ref);
+        if (v.level > level) level = v.level;
+    }
+    LLVMTypeRef type = LLVMFunctionType(result_type(m, i), types, (unsigned)i->n_operands, 0);
+    LLVMValueRef assembly =
+        LLVMGetInlineAsm(type, i->text, strlen(i->text), i->constraints, strlen(i->constraints),
+                         i->effects || i->collective, 0, LLVMInlineAsmDialectATT, 0);
+    LLVMValueRef result =
+        LLVMBuildCall2(m->builder, type, assembly, refs, (unsigned)i->n_operands, "");
+    for (int r = 0; r < i->n_results; r++) {
+        LLVMValueRef part = i->n_results == 1
+                                ? result
+                                : LLVMBuildExtractValue(m->builder, result, (unsigned)r, "");
+        ir_push(L, m, part, i->results[r], level);
+    }
+    return i->n_results;
+}
+
+void ir_open_asm(lua_State *L) {
+    static const luaL_Reg functions[] = {{"asm", l_asm}, {"has", l_has}, {0, 0}};
+    luaL_setfuncs(L, functions, 0);
+}

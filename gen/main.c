@@ -1,0 +1,260 @@
+/* kvforge: the generator's command line. */
+#include "build.h"
+#include "bundle_write.h"
+#include "target.h"
+
+#include <getopt.h>
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CONFIG   ((size_t)4 << 20)
+#define MEMORY_LIMIT ((size_t)64 << 20)
+
+static const char usage_text[] =
+    "usage: kvforge build SPEC [-o DIR] [--target T]... [--keep ir] [--embed] [--cubin]\n"
+    "               [--report FILE]\n"
+    "       kvforge check SPEC\n"
+    "       kvforge explain SPEC [--json]\n"
+    "       kvforge import CONFIG.json [-o SPEC] [--name N] [--format F] [--index-format F]\n"
+    "               [--window-mode M] [--target T]...\n"
+    "       kvforge help [spec]\n"
+    "       kvforge --help | --version\n"
+    "\n"
+    "  build    generate a bundle: PTX for every layer type, manifest.json, a C header\n"
+    "  check    say what is wrong with a spec\n"
+    "  explain  print what a spec resolves to: places, fields, offsets, bytes\n"
+    "  import   write a spec from the config.json of a DeepSeek-V4 checkpoint\n"
+    "  help     this text; `kvforge help spec` lists every field of a spec\n"
+    "\n"
+    "  -o, --output PATH    where the bundle goes (default: build/NAME), or the imported spec\n"
+    "  --target T           build for T instead of the spec's targets; may be repeated\n"
+    "  --keep ir            also write the LLVM IR of each module\n"
+    "  --embed              also write NAME.c with the whole bundle inside\n"
+    "  --cubin              also assemble each module with ptxas; the PTX stays the fallback\n"
+    "  --report FILE        write timings, and registers where ptxas is found, as JSON\n"
+    "  --templates DIR      read the kernel templates from DIR\n"
+    "  --lua DIR            read the Lua modules from DIR\n"
+    "  --json               explain as JSON\n"
+    "\n"
+    "Exit status: 0 good, 1 bad spec or output, 2 bad usage, 70 internal error.\n";
+
+struct command_line {
+    struct build_options build;
+    bool json;
+    const char *import[4]; /* name, format, index_format, window_mode */
+};
+
+static const char *const import_flags[4] = {"name", "format", "index_format", "window_mode"};
+
+static int usage_error(const char *what, const char *which) {
+    fprintf(stderr, "kvforge: %s%s%s\n%s", what, *which ? " " : "", which,
+            "try `kvforge --help`\n");
+    return EXIT_BAD_USAGE;
+}
+
+/* ---- commands ---- */
+
+static int print_result(lua_State *L, int failed) {
+    if (failed) {
+        fprintf(stderr, "kvforge: internal error: %s\n", luaL_tolstring(L, -1, NULL));
+        return EXIT_INTERNAL;
+    }
+    fputs(lua_tostring(L, -1), stdout);
+    return fflush(stdout) ? EXIT_BAD_SPEC : EXIT_GOOD;
+}
+
+static int command_check(const struct command_line *c) {
+    int status;
+    lua_State *L = build_load(&c->build.host, c->build.spec, &status);
+    if (!L) return status;
+    host_close(L);
+    return EXIT_GOOD;
+}
+
+static int command_explain(const struct command_line *c) {
+    int status;
+    lua_State *L = build_load(&c->build.host, c->build.spec, &status);
+    if (!L) return status;
+    int failed = host_require(L, "kvforge.explain");
+    if (!failed) {
+        lua_insert(L, -2);
+        lua_newtable(L);
+        lua_pushboolean(L, c->json);
+        lua_setfield(L, -2, "json");
+        failed = host_call(L, 2, 1);
+    }
+    status = print_result(L, failed);
+    host_close(L);
+    return status;
+}
+
+/* Push the flags of an import as a table. */
+static void push_import_flags(lua_State *L, const struct command_line *c) {
+    lua_newtable(L);
+    for (int i = 0; i < 4; i++)
+        if (c->import[i]) {
+            lua_pushstring(L, c->import[i]);
+            lua_setfield(L, -2, import_flags[i]);
+        }
+    if (!c->build.n_targets) return;
+    lua_newtable(L);
+    for (int i = 0; i < c->build.n_targets; i++) {
+        lua_pushstring(L, c->build.targets[i]);
+        lua_seti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "targets");
+}
+
+static void print_lines(lua_State *L, int list) {
+    for (lua_Integer i = 1; lua_istable(L, list) && i <= luaL_len(L, list); i++) {
+        lua_geti(L, list, i);
+        fprintf(stderr, "%s\n", lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
+}
+
+static int write_spec(const char *path, const char *text) {
+    if (!path) return fputs(text, stdout) < 0 || fflush(stdout) ? EXIT_BAD_SPEC : EXIT_GOOD;
+    char error[600];
+    if (!file_replace(path, text, error, sizeof error)) return EXIT_GOOD;
+    fprintf(stderr, "kvforge: %s\n", error);
+    return EXIT_BAD_SPEC;
+}
+
+static int command_import(const struct command_line *c) {
+    char error[256];
+    size_t bytes;
+    char *text = host_read_file(c->build.spec, MAX_CONFIG, &bytes, error);
+    lua_State *L = text ? host_open(&c->build.host) : NULL;
+    if (!L) {
+        fprintf(stderr, "kvforge: %s\n", text ? "out of memory" : error);
+        free(text);
+        return EXIT_BAD_SPEC;
+    }
+    int failed = host_require(L, "kvforge.import");
+    if (!failed) {
+        lua_pushlstring(L, text, bytes);
+        lua_pushstring(L, c->build.spec);
+        push_import_flags(L, c);
+        failed = host_call(L, 3, 2);
+    }
+    int status = EXIT_INTERNAL;
+    if (failed) {
+        fprintf(stderr, "kvforge: internal error: %s\n", luaL_tolstring(L, -1, NULL));
+    } else {
+        print_lines(L, lua_gettop(L));
+        status = lua_isnil(L, -2) ? EXIT_BAD_SPEC
+                                  : write_spec(c->build.out, lua_tostring(L, -2));
+    }
+    host_close(L);
+    free(text);
+    return status;
+}
+
+static int command_help(const struct command_line *c) {
+    if (!c->build.spec) {
+        fputs(usage_text, stdout);
+        return EXIT_GOOD;
+    }
+    if (strcmp(c->build.spec, "spec")) return usage_error("no help for", c->build.spec);
+    lua_State *L = host_open(&c->build.host);
+    if (!L) return EXIT_INTERNAL;
+    int failed = host_require(L, "kvforge.help") || host_call(L, 0, 1);
+    int status = print_result(L, failed);
+    host_close(L);
+    return status;
+}
+
+static int command_build(const struct command_line *c) {
+    return build_bundle(&c->build);
+}
+
+struct command {
+    const char *name;
+    int (*run)(const struct command_line *);
+    bool needs_spec;
+};
+
+static const struct command commands[] = {{"build", command_build, true},
+                                          {"check", command_check, true},
+                                          {"explain", command_explain, true},
+                                          {"import", command_import, true},
+                                          {"help", command_help, false}};
+
+/* ---- options ---- */
+
+enum { OPTION_TARGET = 256, OPTION_KEEP, OPTION_REPORT, OPTION_TEMPLATES, OPTION_LUA, OPTION_JSON,
+       OPTION_EMBED, OPTION_CUBIN, OPTION_IMPORT };
+
+static int read_option(struct command_line *c, int option) {
+    switch (option) {
+    case 'o': c->build.out = optarg; return 0;
+    case OPTION_TARGET:
+        if (!target_find(optarg)) {
+            fprintf(stderr, "kvforge: unknown target '%s'; known are %s\n", optarg, target_names());
+            return EXIT_BAD_USAGE;
+        }
+        for (int i = 0; i < c->build.n_targets; i++)
+            if (!strcmp(c->build.targets[i], optarg)) return 0;
+        c->build.targets[c->build.n_targets++] = optarg;
+        return 0;
+    case OPTION_KEEP:
+        if (strcmp(optarg, "ir")) return usage_error("cannot keep", optarg);
+        c->build.keep_ir = true;
+        return 0;
+    case OPTION_REPORT: c->build.report = optarg; return 0;
+    case OPTION_TEMPLATES: c->build.host.templates_dir = optarg; return 0;
+    case OPTION_LUA: c->build.host.lua_dir = optarg; return 0;
+    case OPTION_JSON: c->json = true; return 0;
+    case OPTION_EMBED: c->build.embed = true; return 0;
+    case OPTION_CUBIN: c->build.cubin = true; return 0;
+    case OPTION_IMPORT:
+    case OPTION_IMPORT + 1:
+    case OPTION_IMPORT + 2:
+    case OPTION_IMPORT + 3: c->import[option - OPTION_IMPORT] = optarg; return 0;
+    case 'h': fputs(usage_text, stdout); exit(EXIT_GOOD);
+    case 'V': puts("kvforge " KVF_VERSION); exit(EXIT_GOOD);
+    default: return usage_error("bad option", "");
+    }
+}
+
+static int read_command_line(struct command_line *c, int argc, char **argv) {
+    static const struct option options[] = {{"output", 1, 0, 'o'},
+                                            {"target", 1, 0, OPTION_TARGET},
+                                            {"keep", 1, 0, OPTION_KEEP},
+                                            {"report", 1, 0, OPTION_REPORT},
+                                            {"templates", 1, 0, OPTION_TEMPLATES},
+                                            {"lua", 1, 0, OPTION_LUA},
+                                            {"json", 0, 0, OPTION_JSON},
+                                            {"embed", 0, 0, OPTION_EMBED},
+                                            {"cubin", 0, 0, OPTION_CUBIN},
+                                            {"name", 1, 0, OPTION_IMPORT},
+                                            {"format", 1, 0, OPTION_IMPORT + 1},
+                                            {"index-format", 1, 0, OPTION_IMPORT + 2},
+                                            {"window-mode", 1, 0, OPTION_IMPORT + 3},
+                                            {"help", 0, 0, 'h'},
+                                            {"version", 0, 0, 'V'},
+                                            {0, 0, 0, 0}};
+    int option, status;
+    while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1)
+        if ((status = read_option(c, option))) return status;
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct command_line c = {.build = {.host = {.memory = MEMORY_LIMIT}}};
+    int status = read_command_line(&c, argc, argv);
+    if (status) return status;
+    if (optind >= argc) return usage_error("a command is missing", "");
+    const char *name = argv[optind++];
+    if (optind < argc) c.build.spec = argv[optind++];
+    if (optind < argc) return usage_error("too many arguments:", argv[optind]);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(commands[i].name, name)) continue;
+        if (commands[i].needs_spec && !c.build.spec) return usage_error("a spec is missing", "");
+        return commands[i].run(&c);
+    }
+    return usage_error("unknown command", name);
+}

@@ -1,0 +1,56 @@
+-- Find and load the kernel templates: each chunk runs with the kernel language as its globals.
+local host = require "host"
+local guard = require "kvforge.guard"
+local kernel = require "kvforge.kernel"
+local ir = require "ir"
+
+local templates = {}
+
+local function load_chunk(path, environment)
+  local text, chunkname, guarded = host.template_text(path)
+  if not guarded then
+    local rewritten, fault = guard.rewrite(text, chunkname:sub(2))
+    if not rewritten then error(fault, 0) end
+    text = rewritten
+  end
+  local chunk, fault = load(text, chunkname, "t", environment)
+  if not chunk then error(fault, 0) end
+  return chunk()
+end
+
+-- All templates, in order of name.
+function templates.load()
+  local loaded = {}
+  local environment
+  local function load_lib(name)
+    if loaded[name] == nil then loaded[name] = load_chunk("lib/" .. name, environment) end
+    return loaded[name]
+  end
+  environment = kernel.environment(guard.environment(ir.is_value), load_lib)
+  local list = {}
+  for _, name in ipairs(host.template_names()) do
+    local template = load_chunk(name, environment)
+    if type(template) ~= "table" or template.name ~= name then
+      error(("templates/%s.lua does not return kernel { name = \"%s\", ... }"):format(name, name), 0)
+    end
+    list[#list + 1] = template
+  end
+  return list
+end
+
+-- What the layer types of M break of the templates' shape rules: an array of sentences.
+function templates.broken(list, M)
+  local broken = {}
+  for _, T in ipairs(M.types) do
+    for _, template in ipairs(list) do
+      if #kernel.variants(template, T) > 0 then
+        for _, sentence in ipairs(kernel.broken_rules(template, T)) do
+          broken[#broken + 1] = ("layer type \"%s\": %s"):format(T.name, sentence)
+        end
+      end
+    end
+  end
+  return broken
+end
+
+return templates

@@ -1,0 +1,55 @@
+-- Load a spec: run it in the sandbox, check what it declared, derive everything that follows.
+--
+--   local M, errors = require("kvforge.load")(text, "@examples/tiny.lua", limits)
+--
+-- M is the resolved model (words of docs/manifest.md; for templates also T.model, T.place and
+-- T.tail_ring). On errors it is nil, and `errors` an array of "file:line: where: field: rule" texts,
+-- every error of the file. `limits` may replace single entries of sandbox.limits.
+local check = require "kvforge.check"
+local layout = require "kvforge.layout"
+local sandbox = require "kvforge.sandbox"
+local source = require "kvforge.source"
+local spec = require "kvforge.spec"
+
+local MAX_ERRORS = 50
+
+local function merged_limits(given)
+  local limits = {}
+  for name, value in pairs(sandbox.limits) do limits[name] = given and given[name] or value end
+  return limits
+end
+
+-- Lua's own messages begin with the chunk's position already; the sandbox's have a line.
+local function run_error(file, fault)
+  local text = fault.text
+  if text:sub(1, #file + 1) == file .. ":" then return text end
+  return ("%s:%d: %s"):format(file, fault.line or 1, text)
+end
+
+local function texts_of(file, problems)
+  local texts = {}
+  for i, problem in ipairs(problems) do
+    if i > MAX_ERRORS then
+      texts[i] = ("%s: and %d more errors"):format(file, #problems - MAX_ERRORS)
+      break
+    end
+    texts[i] = ("%s:%d: %s"):format(file, problem.line, problem.text)
+  end
+  return texts
+end
+
+return function(text, chunkname, limits)
+  local file = chunkname:gsub("^@", "")
+  local book
+  local function make(here)
+    local kv
+    kv, book = spec.new(here)
+    return kv
+  end
+  local node, fault = sandbox.run(text, chunkname, make, merged_limits(limits))
+  if fault then return nil, { run_error(file, fault) } end
+
+  local M, problems = check(node, book, source.open(text))
+  if #problems > 0 then return nil, texts_of(file, problems) end
+  return layout.complete(M)
+end

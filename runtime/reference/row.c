@@ -1,0 +1,252 @@
+/* How a row of each format is quantised, and where its bytes lie in a page. */
+#include "convert.h"
+#include "reference.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#define SCALE_BLOCK 64 /* elements under one ue8m0 of the footer and two-plane formats */
+#define FP4_BLOCK   32
+
+static const struct {
+    const char *name;
+    const char *planes[REF_PLANES];
+} formats[REF_FORMATS] = {
+    [REF_BF16] = {"bf16", {"rows"}},
+    [REF_FP8_TOKEN] = {"fp8_token", {"fp8", "rope", "inv"}},
+    [REF_FP8_DS_MLA] = {"fp8_ds_mla", {"rows"}},
+    [REF_FP8_TWO_PLANE] = {"fp8_two_plane", {"fp8", "rope"}},
+    [REF_FP8_INDEX] = {"fp8_index", {"rows"}},
+    [REF_FP4_INDEX] = {"fp4_index", {"rows"}},
+};
+
+const char *ref_format_name(enum ref_format format) {
+    return formats[format].name;
+}
+
+enum ref_format ref_format_find(const char *name) {
+    int format = 0;
+    while (format < REF_FORMATS && strcmp(formats[format].name, name) != 0) format++;
+    return (enum ref_format)format;
+}
+
+const char *ref_plane_name(enum ref_format format, uint32_t plane) {
+    return plane < REF_PLANES ? formats[format].planes[plane] : NULL;
+}
+
+uint32_t ref_planes(enum ref_format format) {
+    uint32_t count = 0;
+    while (ref_plane_name(format, count)) count++;
+    return count;
+}
+
+static uint64_t round_up(uint64_t value, uint64_t unit) {
+    return unit ? (value + unit - 1) / unit * unit : value;
+}
+
+/* Bytes of a data row and of a footer (or scale) row; pages with a footer also round up. */
+struct sizes {
+    uint64_t data, footer;
+    bool rounded;
+};
+
+static struct sizes row_sizes(const struct ref_type *type, uint32_t plane) {
+    uint64_t dim = type->head_dim, rope = type->rope_dim, nope = dim - rope;
+    switch (type->format) {
+    case REF_BF16: return (struct sizes){2 * dim, 0, false};
+    case REF_FP8_TOKEN:
+        return (struct sizes){plane == 0 ? nope : plane == 1 ? 2 * rope : 4, 0, false};
+    case REF_FP8_DS_MLA:
+        return (struct sizes){nope + 2 * rope, round_up(nope / SCALE_BLOCK, 8), true};
+    case REF_FP8_TWO_PLANE: return (struct sizes){plane == 0 ? dim : 2 * rope, 0, false};
+    case REF_FP8_INDEX: return (struct sizes){dim, 4, true};
+    case REF_FP4_INDEX: return (struct sizes){dim / 2, dim / FP4_BLOCK, true};
+    default: return (struct sizes){0, 0, false};
+    }
+}
+
+uint64_t ref_page_bytes(const struct ref_type *type, uint32_t plane, uint32_t rows) {
+    struct sizes size = row_sizes(type, plane);
+    uint64_t bytes = rows * (size.data + size.footer);
+    return size.rounded ? round_up(bytes, type->page_align) : bytes;
+}
+
+/* The largest magnitude of `count` values: NaN counts for nothing, infinity as FLT_MAX. */
+static float largest(const uint16_t *value, uint32_t count) {
+    float most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        float magnitude = fabsf(ref_bf16_value(value[i]));
+        if (magnitude > most) most = magnitude;
+    }
+    return most < FLT_MAX ? most : FLT_MAX;
+}
+
+static void store_e4m3(uint8_t *out, const uint16_t *value, uint32_t count, float scale) {
+    for (uint32_t i = 0; i < count; i++) out[i] = ref_e4m3(ref_bf16_value(value[i]) / scale);
+}
+
+/* fp8_token: one scale a row, 1 for a row of zeros, never below the smallest normal number. */
+static float token_scale(const uint16_t *value, uint32_t count) {
+    float most = largest(value, count);
+    if (most == 0) return 1;
+    float scale = most / 448;
+    return scale > FLT_MIN ? scale : FLT_MIN;
+}
+
+/* fp8_ds_mla and fp8_index: the floor is on the largest magnitude, the quotient is a product. */
+static uint8_t footer_scale(const uint16_t *value, uint32_t count) {
+    float most = largest(value, count);
+    if (most < 1e-4f) most = 1e-4f;
+    return ref_ue8m0_ceil(most * (1.0f / 448));
+}
+
+/* fp8_two_plane: the floor is on the quotient. */
+static uint8_t two_plane_scale(const uint16_t *value, uint32_t count) {
+    float scale = largest(value, count) / 448;
+    return ref_ue8m0_ceil(scale > 1e-4f ? scale : 1e-4f);
+}
+
+/* fp4_index: the floor is what gives the smallest normal scale, 2^-126. */
+static uint8_t fp4_scale(const uint16_t *value, uint32_t count) {
+    float most = largest(value, count), floor = 6 * FLT_MIN;
+    return ref_ue8m0_ceil((most > floor ? most : floor) * (1.0f / 6));
+}
+
+static void store_token(const struct ref_type *type, uint8_t *const base[], uint32_t row,
+                        const uint16_t *value) {
+    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
+    float scale = token_scale(value, nope);
+    store_e4m3(base[0] + (uint64_t)row * nope, value, nope, scale);
+    memcpy(base[1] + (uint64_t)row * 2 * rope, value + nope, 2 * rope);
+    memcpy(base[2] + (uint64_t)row * 4, &scale, 4);
+}
+
+static void store_ds_mla(const struct ref_type *type, uint8_t *page, uint32_t rows, uint32_t row,
+                         const uint16_t *value) {
+    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
+    struct sizes size = row_sizes(type, 0);
+    uint8_t *data = page + row * size.data;
+    uint8_t *footer = page + rows * size.data + row * size.footer;
+    memset(footer, 0, size.footer);
+    for (uint32_t i = 0; i < nope / SCALE_BLOCK; i++) {
+        const uint16_t *part = value + i * SCALE_BLOCK;
+        footer[i] = footer_scale(part, SCALE_BLOCK);
+        store_e4m3(data + i * SCALE_BLOCK, part, SCALE_BLOCK, ref_ue8m0_value(footer[i]));
+    }
+    memcpy(data + nope, value + nope, 2 * rope);
+}
+
+static void store_two_plane(const struct ref_type *type, uint8_t *const base[], uint32_t row,
+                            const uint16_t *value) {
+    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
+    uint8_t *data = base[0] + (uint64_t)row * type->head_dim, *scale = data + nope;
+    memset(scale, 0, rope);
+    for (uint32_t i = 0; i < nope / SCALE_BLOCK; i++) {
+        const uint16_t *part = value + i * SCALE_BLOCK;
+        uint8_t byte = two_plane_scale(part, SCALE_BLOCK);
+        store_e4m3(data + i * SCALE_BLOCK, part, SCALE_BLOCK, ref_ue8m0_value(byte));
+        scale[2 * i] = scale[2 * i + 1] = byte;
+    }
+    memcpy(base[1] + (uint64_t)row * 2 * rope, value + nope, 2 * rope);
+}
+
+static void store_fp8_index(const struct ref_type *type, uint8_t *page, uint32_t rows, uint32_t row,
+                            const uint16_t *value) {
+    uint64_t dim = type->head_dim;
+    float scale = ref_ue8m0_value(footer_scale(value, type->head_dim));
+    store_e4m3(page + row * dim, value, type->head_dim, scale);
+    memcpy(page + rows * dim + (uint64_t)row * 4, &scale, 4);
+}
+
+static void store_fp4_index(const struct ref_type *type, uint8_t *page, uint32_t rows, uint32_t row,
+                            const uint16_t *value) {
+    struct sizes size = row_sizes(type, 0);
+    uint8_t *codes = page + row * size.data;
+    uint8_t *scales = page + rows * size.data + row * size.footer;
+    for (uint32_t i = 0; i < type->head_dim; i += FP4_BLOCK) {
+        uint8_t byte = fp4_scale(value + i, FP4_BLOCK);
+        float scale = ref_ue8m0_value(byte);
+        scales[i / FP4_BLOCK] = byte;
+        for (uint32_t e = i; e < i + FP4_BLOCK; e += 2) {
+            uint8_t low = ref_e2m1(ref_bf16_value(value[e]) / scale);
+            uint8_t high = ref_e2m1(ref_bf16_value(value[e + 1]) / scale);
+            codes[e / 2] = (uint8_t)(low | high << 4);
+        }
+    }
+}
+
+void ref_row_store(const struct ref_type *type, const struct ref_place *place, uint64_t page,
+                   uint32_t row, const uint16_t *value) {
+    uint8_t *base[REF_PLANES] = {0};
+    for (uint32_t i = 0; i < ref_planes(type->format); i++)
+        base[i] = place->plane[i].base + page * place->plane[i].stride;
+    switch (type->format) {
+    case REF_BF16:
+        memcpy(base[0] + (uint64_t)row * 2 * type->head_dim, value, 2 * type->head_dim);
+        break;
+    case REF_FP8_TOKEN: store_token(type, base, row, value); break;
+    case REF_FP8_DS_MLA: store_ds_mla(type, base[0], place->rows, row, value); break;
+    case REF_FP8_TWO_PLANE: store_two_plane(type, base, row, value); break;
+    case REF_FP8_INDEX: store_fp8_index(type, base[0], place->rows, row, value); break;
+    case REF_FP4_INDEX: store_fp4_index(type, base[0], place->rows, row, value); break;
+    default: break;
+    }
+}
+
+/* A code's value as attention sees it. */
+static uint16_t read_back(float code, float scale) {
+    return ref_bf16(code * scale);
+}
+
+static void load_e4m3(const uint8_t *code, uint32_t count, float scale, uint16_t *value) {
+    for (uint32_t i = 0; i < count; i++) value[i] = read_back(ref_e4m3_value(code[i]), scale);
+}
+
+/* Codes under one ue8m0 per 64; the bytes are `step` apart. */
+static void load_blocks(const uint8_t *code, const uint8_t *scale, uint32_t step, uint32_t count,
+                        uint16_t *value) {
+    for (uint32_t i = 0; i < count; i += SCALE_BLOCK)
+        load_e4m3(code + i, SCALE_BLOCK, ref_ue8m0_value(scale[i / SCALE_BLOCK * step]), value + i);
+}
+
+static void load_fp4(const uint8_t *code, const uint8_t *scale, uint32_t count, uint16_t *value) {
+    for (uint32_t i = 0; i < count; i++)
+        value[i] = read_back(ref_e2m1_value(code[i / 2] >> (i % 2 * 4) & 15),
+                             ref_ue8m0_value(scale[i / FP4_BLOCK]));
+}
+
+void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
+                  uint32_t row, uint16_t *value) {
+    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
+    const uint8_t *data[REF_PLANES] = {0};
+    for (uint32_t i = 0; i < ref_planes(type->format); i++)
+        data[i] =
+            place->plane[i].base + page * place->plane[i].stride + row * row_sizes(type, i).data;
+    struct sizes size = row_sizes(type, 0);
+    const uint8_t *footer = place->plane[0].base + page * place->plane[0].stride +
+                            place->rows * size.data + row * size.footer;
+    float scale = 1;
+    switch (type->format) {
+    case REF_BF16: memcpy(value, data[0], 2 * (size_t)type->head_dim); break;
+    case REF_FP8_TOKEN:
+        memcpy(&scale, data[2], 4);
+        load_e4m3(data[0], nope, scale, value);
+        memcpy(value + nope, data[1], 2 * (size_t)rope);
+        break;
+    case REF_FP8_DS_MLA:
+        load_blocks(data[0], footer, 1, nope, value);
+        memcpy(value + nope, data[0] + nope, 2 * (size_t)rope);
+        break;
+    case REF_FP8_TWO_PLANE:
+        load_blocks(data[0], data[0] + nope, 2, nope, value);
+        memcpy(value + nope, data[1], 2 * (size_t)rope);
+        break;
+    case REF_FP8_INDEX:
+        memcpy(&scale, footer, 4);
+        load_e4m3(data[0], type->head_dim, scale, value);
+        break;
+    case REF_FP4_INDEX: load_fp4(data[0], footer, type->head_dim, value); break;
+    default: break;
+    }
+}

@@ -1,0 +1,25 @@
+/* The options that several commands share. */
+#ifndef KVF_TOOL_OPTIONS_H
+#define KVF_TOOL_OPTIONS_H
+
+#include "kvforge.h"
+
+struct options {
+    const char *bundle;     /* directory */
+    kvf_driver_kind driver; /* auto */
+    uint64_t seed;          /* 1 */
+    const char *kernel;     /* only this kernel, or null */
+    const char *type;       /* only this layer type, or null */
+    const char *target;     /* force this target, or null */
+    const char *report;     /* JSON of `kvforge build --report`, or null */
+};
+
+/*
+ * Parse the words of a command. `accepts` names the options it takes, by their first letters:
+ * 'd'river, 's'eed, 'k'ernel, 't'ype, 'g' target, 'r'eport. `about` is a sentence for --help.
+ * Returns -1 to go on; else the exit status to end with (--help was asked for, or usage is wrong).
+ */
+int options_parse(int argc, char **argv, const char *accepts, const char *about,
+                  struct options *out);
+
+#endif

@@ -1,0 +1,14 @@
+/*
+ * kvforge-run: the commands. Each takes the words after its name and returns an exit status.
+ * A new command is a function declared here and a row in the table of main.c.
+ */
+#ifndef KVF_TOOL_H
+#define KVF_TOOL_H
+
+enum { TOOL_GOOD = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+
+int tool_info(int argc, char **argv);   /* info.c: what a bundle holds */
+int tool_verify(int argc, char **argv); /* verify.c: every kernel against its reference */
+int tool_demo(int argc, char **argv);   /* demo.c: the state cache of many requests, end to end */
+
+#endif

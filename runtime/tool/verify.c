@@ -1,0 +1,149 @@
+/* kvforge-run verify: every kernel of a bundle against its reference, case by case, as TAP. */
+#include "verify.h"
+
+#include "tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct verifier {
+    const char *kernel;
+    bool (*run)(struct verify *verify, const struct subject *subject);
+} verifiers[] = {
+    {"swa_write", verify_swa_write},     {"state_reset", verify_state_reset},
+    {"tail_append", verify_tail_append}, {"index_tail_append", verify_tail_append},
+    {"compress", verify_compress},       {"index_compress", verify_compress},
+    {"row_lists", verify_lists},         {"translate_pack", verify_lists},
+    {"q_norm_rope", verify_query},       {"inverse_rope", verify_query},
+};
+
+bool outputs_remember(struct outputs *outputs) {
+    for (unsigned i = 0; i < outputs->count; i++) {
+        size_t total = outputs->list[i]->total;
+        outputs->before[i] = malloc(total);
+        if (!outputs->before[i]) return false;
+        memcpy(outputs->before[i], outputs->list[i]->image, total);
+    }
+    return true;
+}
+
+static void forget(struct outputs *outputs) {
+    for (unsigned i = 0; i < VERIFY_OUTPUTS; i++) {
+        free(outputs->before[i]);
+        outputs->before[i] = NULL;
+    }
+}
+
+static uint64_t count_changed(const struct outputs *outputs) {
+    uint64_t count = 0;
+    for (unsigned i = 0; i < outputs->count; i++)
+        count +=
+            difference_of("", outputs->list[i]->image, outputs->before[i], outputs->list[i]->total)
+                .count;
+    return count;
+}
+
+static void explain(const struct difference *at) {
+    printf("#   %s: %zu bytes differ, first at byte %zd: got %02x, want %02x\n", at->name,
+           at->count, (ssize_t)at->offset, at->got, at->want);
+}
+
+void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
+                 bool ran, const char *what, uint32_t tokens) {
+    struct difference differences[VERIFY_OUTPUTS] = {0};
+    uint64_t changed = count_changed(outputs), compared = 0;
+    bool equal = ran;
+    for (unsigned i = 0; i < outputs->count && ran; i++) {
+        ran = buffer_compare(verify->session, outputs->list[i], &differences[i]);
+        equal = equal && ran && !differences[i].count;
+        compared += outputs->list[i]->total;
+    }
+    verify->broken = verify->broken || !ran;
+    verify->changed += changed;
+    verify->compared += compared;
+    verify->failed += !equal;
+    printf("%sok %u - %s/%s: %s (%u tokens, %llu bytes written, %llu compared)\n",
+           equal ? "" : "not ", ++verify->cases, subject->info->name, subject->kernel, what, tokens,
+           (unsigned long long)changed, (unsigned long long)compared);
+    if (!ran) printf("#   the launch failed\n");
+    for (unsigned i = 0; i < outputs->count; i++) {
+        if (!differences[i].count) continue;
+        explain(&differences[i]);
+        buffer_upload(verify->session, outputs->list[i]);
+    }
+    fflush(stdout);
+    forget(outputs);
+}
+
+static const struct verifier *find(const char *kernel) {
+    for (size_t i = 0; i < sizeof verifiers / sizeof *verifiers; i++)
+        if (!strcmp(verifiers[i].kernel, kernel)) return &verifiers[i];
+    return NULL;
+}
+
+/* One kernel of one type. A kernel that wrote nothing in any of its cases was not verified. */
+static bool run_one(struct verify *verify, const struct subject *subject) {
+    const struct verifier *verifier = find(subject->kernel);
+    uint64_t changed = verify->changed;
+    int64_t executed = session_executed(verify->session);
+    bool good = verifier && verifier->run(verify, subject);
+    bool ran = executed < 0 || session_executed(verify->session) > executed;
+    bool real = good && ran && verify->changed > changed;
+    verify->failed += !real;
+    printf("%sok %u - %s/%s: %s\n", real ? "" : "not ", ++verify->cases, subject->info->name,
+           subject->kernel,
+           real        ? "was really executed"
+           : !verifier ? "there is no reference for this kernel"
+                       : "the kernel did not run, or wrote nothing");
+    return !verify->broken;
+}
+
+static bool wanted(const char *filter, const char *name) {
+    return !filter || !strcmp(filter, name);
+}
+
+/* The bundle may hold a kernel once for each target; each is verified once, on what was loaded. */
+static bool seen_before(const struct rules *rules, size_t index) {
+    const struct rules_kernel *list = rules->kernels, *at = &list[index];
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp(list[i].type, at->type) && !strcmp(list[i].name, at->name)) return true;
+    return false;
+}
+
+static bool run_type(struct verify *verify, const struct options *options, uint32_t type) {
+    const struct rules *rules = &verify->session->rules;
+    kvf_type_info info;
+    struct subject subject = {.info = &info};
+    if (kvf_bundle_type(verify->session->bundle, type, &info)) return false;
+    if (!wanted(options->type, info.name)) return true;
+    if (!rules_of_type(rules, &info, &subject.rules)) return false;
+    for (size_t i = 0; i < rules->kernel_count; i++) {
+        if (strcmp(rules->kernels[i].type, info.name) || seen_before(rules, i)) continue;
+        if (!wanted(options->kernel, rules->kernels[i].name)) continue;
+        subject.kernel = rules->kernels[i].name;
+        if (!run_one(verify, &subject)) return false;
+    }
+    return true;
+}
+
+int tool_verify(int argc, char **argv) {
+    struct options options;
+    struct session session;
+    int status = options_parse(argc, argv, "dsktg",
+                               "Run every kernel of BUNDLE on random and adversarial inputs, and "
+                               "compare every byte with the\nreferences. Prints TAP.",
+                               &options);
+    if (status >= 0) return status;
+    struct verify verify = {.session = &session, .random = options.seed * 2 + 1};
+    bool good = session_open(&options, &session);
+    for (uint32_t type = 0; good && type < session.model.types; type++)
+        good = run_type(&verify, &options, type);
+    good = good && verify.cases > 0 && !verify.failed;
+    printf("1..%u\n# %u cases, %u failed, %llu bytes written, %llu compared\n", verify.cases,
+           verify.cases, verify.failed, (unsigned long long)verify.changed,
+           (unsigned long long)verify.compared);
+    if (!verify.cases) printf("# nothing was executed\n");
+    session_close(&session);
+    return good ? TOOL_GOOD : TOOL_FAILED;
+}

@@ -1,0 +1,77 @@
+/* What the verifiers of single kernels share. */
+#ifndef KVF_TOOL_VERIFY_H
+#define KVF_TOOL_VERIFY_H
+
+#include "buffer.h"
+#include "call.h"
+#include "input.h"
+
+#define VERIFY_OUTPUTS 16
+
+struct verify {
+    struct session *session;
+    uint64_t random;            /* state of the inputs */
+    unsigned cases, failed;     /* lines printed */
+    uint64_t changed, compared; /* bytes that references wrote; bytes compared */
+    bool broken;                /* the driver failed: nothing more can be run */
+};
+
+/* A kernel of a layer type. */
+struct subject {
+    const kvf_type_info *info;
+    struct ref_type rules;
+    const char *kernel;
+};
+
+/* The arrays that a kernel may write, and what their images held before the reference ran. */
+struct outputs {
+    struct buffer *list[VERIFY_OUTPUTS];
+    uint8_t *before[VERIFY_OUTPUTS];
+    unsigned count;
+};
+
+/* Remember the images; false if memory is short. */
+bool outputs_remember(struct outputs *outputs);
+
+/*
+ * After kernel and reference have run: compare all outputs and print a line "ok N - type/kernel:
+ * WHAT (...)", with the first difference if there is one. `ran` false: the launch failed. The
+ * device then gets the image, so that one difference is reported once.
+ */
+void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
+                 bool ran, const char *what, uint32_t tokens);
+
+/* Each prints its own lines and returns false if the driver broke or memory was short. */
+bool verify_swa_write(struct verify *verify, const struct subject *subject);
+bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */
+bool verify_state_reset(struct verify *verify, const struct subject *subject);
+/* These two with their forms for the indexer: index_tail_append, index_compress. */
+bool verify_tail_append(struct verify *verify, const struct subject *subject);
+bool verify_compress(struct verify *verify, const struct subject *subject);
+/* row_lists and translate_pack. */
+bool verify_lists(struct verify *verify, const struct subject *subject);
+/* q_norm_rope and inverse_rope. */
+bool verify_query(struct verify *verify, const struct subject *subject);
+
+/*
+ * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.
+ * The stride is a multiple of what the call wants the pointer aligned to.
+ */
+bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,
+                   uint64_t bytes, struct buffer *out, uint64_t *stride);
+
+/*
+ * An input of `rows` x `columns` numbers of a kind; in every other case there are bytes between the
+ * rows. It ends with its last number.
+ */
+bool verify_matrix(struct verify *verify, const struct call *call, const char *name, uint32_t rows,
+                   uint32_t columns, enum ref_dtype dtype, enum input_kind kind, struct buffer *out,
+                   uint64_t *stride);
+
+/* Set "<name>" and "<name>_stride" of a call. */
+void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/* The alignment a call wants of a pointer, at least 1. */
+uint32_t verify_align(const struct call *call, const char *name);
+
+#endif

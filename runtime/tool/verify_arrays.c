@@ -1,0 +1,41 @@
+/* Arrays that the verifiers of single kernels have in common. */
+#include "verify.h"
+
+#include <stdio.h>
+#include <string.h>
+
+uint32_t verify_align(const struct call *call, const char *name) {
+    kvf_param_info param;
+    for (uint32_t i = 0; i < call->info.params; i++)
+        if (!kvf_kernel_param(call->kernel, i, &param) && !strcmp(param.name, name))
+            return param.align ? param.align : 1;
+    return 1;
+}
+
+bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,
+                   uint64_t bytes, struct buffer *out, uint64_t *stride) {
+    uint64_t align = verify_align(call, name);
+    *stride = (bytes + align - 1) / align * align + 3 * align;
+    return buffer_create(verify->session, name, slots * *stride, true, out) &&
+           buffer_upload(verify->session, out);
+}
+
+bool verify_matrix(struct verify *verify, const struct call *call, const char *name, uint32_t rows,
+                   uint32_t columns, enum ref_dtype dtype, enum input_kind kind, struct buffer *out,
+                   uint64_t *stride) {
+    uint64_t row = (uint64_t)columns * (dtype == REF_F32 ? 4 : 2);
+    *stride = row + (verify->cases % 2 ? verify_align(call, name) : 0);
+    if (!buffer_create(verify->session, name, rows ? (rows - 1) * *stride + row : 0, false, out))
+        return false;
+    for (uint32_t i = 0; i < rows; i++)
+        input_vector(&verify->random, kind, dtype, buffer_data(out) + i * *stride, columns);
+    return buffer_upload(verify->session, out);
+}
+
+void verify_bind(struct call *call, const char *name, const struct buffer *buffer,
+                 uint64_t stride) {
+    char stride_name[64];
+    snprintf(stride_name, sizeof stride_name, "%s_stride", name);
+    call_set(call, name, buffer_address(buffer));
+    call_set(call, stride_name, stride);
+}

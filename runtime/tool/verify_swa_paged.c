@@ -1,0 +1,183 @@
+/* swa_write in paged mode: rows found through the window table, blocks that are not backed. */
+#include "plans.h"
+#include "verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench {
+    struct verify *verify;
+    const struct subject *subject;
+    struct ref_type rules;
+    struct call call;
+    struct buffer plane[REF_PLANES], weight, rope;
+    uint64_t plane_stride[REF_PLANES];
+    char plane_name[REF_PLANES][16];
+    uint32_t positions, table_stride, pages;
+    struct batch batch;
+};
+
+struct inputs {
+    struct batch_device batch;
+    struct buffer latent, write_from, table;
+    uint64_t latent_stride;
+};
+
+static float *floats(const struct buffer *buffer) {
+    return (float *)(void *)buffer_data(buffer);
+}
+
+static int32_t *ints(const struct buffer *buffer) {
+    return (int32_t *)(void *)buffer_data(buffer);
+}
+
+static bool make_all(struct bench *b) {
+    struct session *session = b->verify->session;
+    size_t rope = (size_t)b->positions * b->rules.rope_dim;
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++) {
+        snprintf(b->plane_name[i], sizeof b->plane_name[i], "swa_%s",
+                 ref_plane_name(b->rules.format, i));
+        if (!verify_output(b->verify, &b->call, b->plane_name[i], b->pages,
+                           ref_page_bytes(&b->rules, i, b->rules.block), &b->plane[i],
+                           &b->plane_stride[i]))
+            return false;
+    }
+    if (!buffer_create(session, "rope", 4 * rope, false, &b->rope) ||
+        !buffer_create(session, "norm_weight", 4 * (size_t)b->rules.head_dim, false, &b->weight))
+        return false;
+    input_rope(&b->verify->random, floats(&b->rope), rope);
+    return buffer_upload(session, &b->rope);
+}
+
+static bool set_weight(struct bench *b, bool special) {
+    input_weight(&b->verify->random, special, floats(&b->weight), b->rules.head_dim);
+    return buffer_upload(b->verify->session, &b->weight);
+}
+
+/* Every block of every request a page of its own; in `holes` some have none. */
+static void fill_table(struct bench *b, bool holes, int32_t *table, int32_t *write_from) {
+    uint64_t *random = &b->verify->random;
+    uint32_t first = input_below(random, b->pages);
+    for (uint32_t r = 0; r < b->batch.requests; r++) {
+        write_from[r] = holes && r % 3 == 1 ? (int32_t)input_below(random, b->positions) : 0;
+        for (uint32_t column = 0; column < b->table_stride; column++) {
+            uint32_t at = r * b->table_stride + column;
+            uint32_t chance = holes ? input_below(random, 8) : 8;
+            table[at] = chance == 0   ? -1
+                        : chance == 1 ? (int32_t)b->pages
+                        : chance == 2 ? INT32_MIN
+                                      : (int32_t)((first + at) % b->pages);
+        }
+    }
+}
+
+static bool make_inputs(struct bench *b, enum input_kind kind, bool holes, struct inputs *out) {
+    struct session *session = b->verify->session;
+    uint32_t requests = b->batch.requests;
+    if (!batch_upload(session, &b->batch, &out->batch) ||
+        !verify_matrix(b->verify, &b->call, "latent", b->batch.tokens, b->rules.head_dim,
+                       b->rules.input, kind, &out->latent, &out->latent_stride) ||
+        !buffer_create(session, "write_from", 4 * (size_t)requests, false, &out->write_from) ||
+        !buffer_create(session, "window_table", 4 * (size_t)requests * b->table_stride, false,
+                       &out->table))
+        return false;
+    fill_table(b, holes, ints(&out->table), ints(&out->write_from));
+    return buffer_upload(session, &out->write_from) && buffer_upload(session, &out->table);
+}
+
+static void free_inputs(struct bench *b, struct inputs *inputs) {
+    struct session *session = b->verify->session;
+    batch_free(session, &inputs->batch);
+    buffer_destroy(session, &inputs->latent);
+    buffer_destroy(session, &inputs->write_from);
+    buffer_destroy(session, &inputs->table);
+}
+
+static bool launch(struct bench *b, const struct inputs *inputs) {
+    struct call *call = &b->call;
+    batch_set(&b->batch, &inputs->batch, 0, b->positions, call);
+    call_set(call, "pages", b->pages);
+    call_set(call, "table_stride", b->table_stride);
+    verify_bind(call, "latent", &inputs->latent, inputs->latent_stride);
+    if (b->rules.kv_norm) call_set(call, "norm_weight", buffer_address(&b->weight));
+    call_set(call, "rope", buffer_address(&b->rope));
+    call_set(call, "write_from", buffer_address(&inputs->write_from));
+    call_set(call, "window_table", buffer_address(&inputs->table));
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        verify_bind(call, b->plane_name[i], &b->plane[i], b->plane_stride[i]);
+    return call_launch(b->verify->session, call);
+}
+
+static void reference(struct bench *b, const struct inputs *inputs) {
+    struct ref_swa_write_paged args = {
+        .batch = batch_reference(&b->batch, 0, b->positions),
+        .latent = buffer_data(&inputs->latent),
+        .latent_stride = inputs->latent_stride,
+        .norm_weight = floats(&b->weight),
+        .rope = floats(&b->rope),
+        .write_from = ints(&inputs->write_from),
+        .window_table = ints(&inputs->table),
+        .pages = b->pages,
+        .table_stride = b->table_stride,
+        .window = {.rows = b->rules.block},
+    };
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        args.window.plane[i] = (struct ref_array){buffer_data(&b->plane[i]), b->plane_stride[i]};
+    ref_swa_write_paged(&b->rules, &args);
+}
+
+static bool run_case(struct bench *b, enum input_kind kind, bool holes, const char *what) {
+    struct inputs inputs = {0};
+    struct outputs outputs = {0};
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        outputs.list[outputs.count++] = &b->plane[i];
+    bool good = make_inputs(b, kind, holes, &inputs) && outputs_remember(&outputs);
+    if (good) {
+        bool ran = launch(b, &inputs);
+        reference(b, &inputs);
+        verify_case(b->verify, b->subject, &outputs, ran, what, b->batch.tokens);
+    }
+    free_inputs(b, &inputs);
+    return good && !b->verify->broken;
+}
+
+static bool run_all(struct bench *b) {
+    const struct plan_space space = {b->rules.block, b->positions, &b->verify->random};
+    char what[96];
+    bool good = set_weight(b, false);
+    for (size_t i = 0; good && i < plan_count(); i++) {
+        plan_build(i, &space, &b->batch);
+        good = run_case(b, INPUT_RANDOM, false, plan_name(i));
+    }
+    for (int i = 0; good && i < 4; i++) {
+        plan_build(PLAN_MANY, &space, &b->batch);
+        good = run_case(b, INPUT_RANDOM, true, "blocks that are not backed, and write_from");
+    }
+    for (int kind = 0; good && kind < INPUT_KINDS; kind++) {
+        plan_numbers(&space, &b->batch);
+        snprintf(what, sizeof what, "latents: %s", input_names[kind]);
+        good = run_case(b, (enum input_kind)kind, false, what);
+    }
+    if (!good || !b->rules.kv_norm) return good;
+    plan_numbers(&space, &b->batch);
+    return set_weight(b, true) && run_case(b, INPUT_RANDOM, false, "norm weights of every kind");
+}
+
+bool verify_swa_paged(struct verify *verify, const struct subject *subject) {
+    struct bench *b = calloc(1, sizeof *b);
+    if (!b) return false;
+    b->verify = verify;
+    b->subject = subject;
+    b->rules = subject->rules;
+    b->positions = 4 * b->rules.block + 64;
+    b->table_stride = 4; /* the last positions lie beyond the table */
+    b->pages = 16 * b->table_stride;
+    bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
+                make_all(b) && run_all(b);
+    for (uint32_t i = 0; i < REF_PLANES; i++) buffer_destroy(verify->session, &b->plane[i]);
+    buffer_destroy(verify->session, &b->weight);
+    buffer_destroy(verify->session, &b->rope);
+    free(b);
+    return good;
+}

@@ -1,0 +1,157 @@
+/* swa_write in ring mode: where rows go, which tokens survive, and every kind of number. */
+#include "verify.h"
+
+#include "plans.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS PLAN_SLOTS
+
+/* The state a type's cases share: what one case wrote, the next one finds. */
+struct bench {
+    struct verify *verify;
+    const struct subject *subject;
+    struct ref_type rules;
+    struct call call;
+    struct buffer plane[REF_PLANES], swa_pos, swa_head, weight, rope;
+    uint64_t plane_stride[REF_PLANES], pos_stride, head_stride;
+    char plane_name[REF_PLANES][16];
+    uint32_t positions;
+    struct batch batch;
+};
+
+static bool make_outputs(struct bench *b) {
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++) {
+        snprintf(b->plane_name[i], sizeof b->plane_name[i], "swa_%s",
+                 ref_plane_name(b->rules.format, i));
+        uint64_t bytes = ref_page_bytes(&b->rules, i, b->rules.ring);
+        if (!verify_output(b->verify, &b->call, b->plane_name[i], SLOTS, bytes, &b->plane[i],
+                           &b->plane_stride[i]))
+            return false;
+    }
+    return verify_output(b->verify, &b->call, "swa_pos", SLOTS, 4 * (uint64_t)b->rules.ring,
+                         &b->swa_pos, &b->pos_stride) &&
+           verify_output(b->verify, &b->call, "swa_head", SLOTS, 4, &b->swa_head, &b->head_stride);
+}
+
+static bool make_inputs(struct bench *b) {
+    struct session *session = b->verify->session;
+    size_t rope = (size_t)b->positions * b->rules.rope_dim;
+    if (!buffer_create(session, "rope", 4 * rope, false, &b->rope)) return false;
+    if (!buffer_create(session, "norm_weight", 4 * (size_t)b->rules.head_dim, false, &b->weight))
+        return false;
+    input_rope(&b->verify->random, (float *)(void *)buffer_data(&b->rope), rope);
+    return buffer_upload(session, &b->rope);
+}
+
+static bool set_weight(struct bench *b, bool special) {
+    input_weight(&b->verify->random, special, (float *)(void *)buffer_data(&b->weight),
+                 b->rules.head_dim);
+    return buffer_upload(b->verify->session, &b->weight);
+}
+
+static void set_params(struct bench *b, const struct batch_device *device,
+                       const struct buffer *latent, uint64_t stride) {
+    struct call *call = &b->call;
+    char name[32];
+    batch_set(&b->batch, device, SLOTS, b->positions, call);
+    call_set(call, "latent", buffer_address(latent));
+    call_set(call, "latent_stride", stride);
+    if (b->rules.kv_norm) call_set(call, "norm_weight", buffer_address(&b->weight));
+    call_set(call, "rope", buffer_address(&b->rope));
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++) {
+        call_set(call, b->plane_name[i], buffer_address(&b->plane[i]));
+        snprintf(name, sizeof name, "%s_stride", b->plane_name[i]);
+        call_set(call, name, b->plane_stride[i]);
+    }
+    call_set(call, "swa_pos", buffer_address(&b->swa_pos));
+    call_set(call, "swa_pos_stride", b->pos_stride);
+    call_set(call, "swa_head", buffer_address(&b->swa_head));
+    call_set(call, "swa_head_stride", b->head_stride);
+}
+
+static void reference(struct bench *b, const struct buffer *latent, uint64_t stride) {
+    struct ref_swa_write args = {
+        .batch = batch_reference(&b->batch, SLOTS, b->positions),
+        .latent = buffer_data(latent),
+        .latent_stride = stride,
+        .norm_weight = (const float *)(const void *)buffer_data(&b->weight),
+        .rope = (const float *)(const void *)buffer_data(&b->rope),
+        .window = {.rows = b->rules.ring},
+        .swa_pos = {buffer_data(&b->swa_pos), b->pos_stride},
+        .swa_head = {buffer_data(&b->swa_head), b->head_stride},
+    };
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        args.window.plane[i] = (struct ref_array){buffer_data(&b->plane[i]), b->plane_stride[i]};
+    ref_swa_write(&b->rules, &args);
+}
+
+static struct outputs list_outputs(struct bench *b) {
+    struct outputs outputs = {0};
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        outputs.list[outputs.count++] = &b->plane[i];
+    outputs.list[outputs.count++] = &b->swa_pos;
+    outputs.list[outputs.count++] = &b->swa_head;
+    return outputs;
+}
+
+/* The batch has been built: run kernel and reference on it and report. */
+static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
+    struct session *session = b->verify->session;
+    struct batch_device device = {0};
+    struct buffer latent = {0};
+    struct outputs outputs = list_outputs(b);
+    uint64_t stride = 0;
+    bool good = batch_upload(session, &b->batch, &device) &&
+                verify_matrix(b->verify, &b->call, "latent", b->batch.tokens, b->rules.head_dim,
+                              b->rules.input, kind, &latent, &stride) &&
+                outputs_remember(&outputs);
+    if (good) {
+        set_params(b, &device, &latent, stride);
+        bool ran = call_launch(session, &b->call);
+        reference(b, &latent, stride);
+        verify_case(b->verify, b->subject, &outputs, ran, what, b->batch.tokens);
+    }
+    buffer_destroy(session, &latent);
+    batch_free(session, &device);
+    return good && !b->verify->broken;
+}
+
+static bool run_all(struct bench *b) {
+    const struct plan_space space = {b->rules.ring, b->positions, &b->verify->random};
+    char what[96];
+    bool good = set_weight(b, false);
+    for (size_t i = 0; good && i < plan_count(); i++) {
+        plan_build(i, &space, &b->batch);
+        good = run_case(b, INPUT_RANDOM, plan_name(i));
+    }
+    for (int kind = 0; good && kind < INPUT_KINDS; kind++) {
+        plan_numbers(&space, &b->batch);
+        snprintf(what, sizeof what, "latents: %s", input_names[kind]);
+        good = run_case(b, (enum input_kind)kind, what);
+    }
+    if (!good || !b->rules.kv_norm) return good;
+    plan_numbers(&space, &b->batch);
+    return set_weight(b, true) && run_case(b, INPUT_RANDOM, "norm weights of every kind");
+}
+
+bool verify_swa_write(struct verify *verify, const struct subject *subject) {
+    if (verify->session->rules.paged) return verify_swa_paged(verify, subject);
+    struct bench *b = calloc(1, sizeof *b);
+    if (!b) return false;
+    b->verify = verify;
+    b->subject = subject;
+    b->rules = subject->rules;
+    b->positions = 4 * b->rules.ring + 64;
+    bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
+                make_outputs(b) && make_inputs(b) && run_all(b);
+    for (uint32_t i = 0; i < REF_PLANES; i++) buffer_destroy(verify->session, &b->plane[i]);
+    buffer_destroy(verify->session, &b->swa_pos);
+    buffer_destroy(verify->session, &b->swa_head);
+    buffer_destroy(verify->session, &b->weight);
+    buffer_destroy(verify->session, &b->rope);
+    free(b);
+    return good;
+}

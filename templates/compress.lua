@@ -1,0 +1,297 @@
+-- compress: each group of `ratio` tokens that completes in this launch becomes one stored entry. A
+-- block looks at one token; the last token of a group pools the group's rows, channel by channel,
+-- and its first warp normalises, rotates and stores the entry.
+--
+-- Rows of this launch come from the projections, through the tail's dtype, older ones from the tail
+-- ring: so a group that spans two launches gives the same bits as one inside a launch.
+local vectors = require "vectors"
+local norm = require "norm"
+local latent = require "latent"
+local quantise = require "quantise"
+local hadamard = require "hadamard"
+local exp2 = require "exp2"
+
+local CHANNELS = 4      -- of a thread: 16 bytes of f32
+local UNROLLED = 8      -- groups of at most so many rows stay in registers
+
+local function variants(T)
+  local list = {}
+  if T.ratio > 0 then
+    list[1] = { name = "compress", prefix = "", dim = T.head_dim, place = "compressed" }
+  end
+  if T.indexer then
+    list[#list + 1] = { name = "index_compress", prefix = "idx_", dim = T.indexer.dim, place = "index" }
+  end
+  return list
+end
+
+local function threads(dim) return math.max(32, dim // CHANNELS) end
+local function width(T, variant) return T.overlap and 2 * variant.dim or variant.dim end
+
+local function tail_names(T, variant)
+  local names = {}
+  for _, stream in ipairs(T.overlap and { "a", "b" } or { "a" }) do
+    names[#names + 1] = variant.prefix .. "tail_k" .. stream
+    names[#names + 1] = variant.prefix .. "tail_z" .. stream
+  end
+  return names
+end
+
+-- ---- the rows of a group ----
+
+-- Four channels of a row as f32, 16 or 8 bytes an access.
+local function four(at)
+  local x = at:load(CHANNELS)
+  for e, value in ipairs(x) do x[e] = value:to(f32) end
+  return x
+end
+
+local function through(dtype, x)
+  if dtype == f32 then return x end
+  local y = {}
+  for e, value in ipairs(x) do y[e] = value:to(dtype):to(f32) end
+  return y
+end
+
+local function add(x, y)
+  local z = {}
+  for e, value in ipairs(x) do z[e] = value + y[e] end
+  return z
+end
+
+-- What a row's loads need: `g` is the group: position and token (i32) of its last token, the
+-- request's first token, slot, and the thread's first channel.
+local function row_reader(T, p, variant, g)
+  local dim, ring, K = variant.dim, T.tail_ring, g.rows
+  local reader = {}
+
+  -- Run `of_ring` or `of_launch` for row q; neither if it lies before the sequence.
+  local function from(q, of_ring, of_launch)
+    local s = g.position - (K - 1) + q
+    when(s:ge(0), function()
+      local token = g.token - (K - 1) + q
+      when(token:ge(g.first_token), function() of_launch(token, s:to(u32)) end,
+        function() of_ring(s:to(u32)) end)
+    end)
+  end
+
+  local function ring_row(name, s)
+    return array(p, name, g.slot):at((s % ring):to(u64) * dim):at(g.channel)
+  end
+
+  local function ape(stream_column, s)
+    local row = p.ape:at((s % T.ratio):to(u64) * width(T, variant))
+    return four(row:at(stream_column):at(g.channel))
+  end
+
+  -- Load a row's score, and its value if `values` is given, into variables.
+  function reader.load(q, stream, scores, values)
+    local column = stream == "a" and T.overlap and dim or 0
+    local k_name, z_name = variant.prefix .. "tail_k" .. stream, variant.prefix .. "tail_z" .. stream
+    local state = T.model.state_dtype
+    from(q, function(s)
+      local z = four(ring_row(z_name, s))
+      if not T.model.ape_on_write then z = add(z, ape(column, s)) end
+      for e = 1, CHANNELS do scores[e]:set(z[e]) end
+      if values then
+        local k = four(ring_row(k_name, s))
+        for e = 1, CHANNELS do values[e]:set(k[e]) end
+      end
+    end, function(token, s)
+      local at = token:to(u64)
+      local z = four(p.score:bytes(at * p.score_stride):at(column):at(g.channel))
+      if T.model.ape_on_write then
+        z = through(state, add(z, ape(column, s)))
+      else
+        z = add(through(state, z), ape(column, s))
+      end
+      for e = 1, CHANNELS do scores[e]:set(z[e]) end
+      if values then
+        local k = through(state, four(p.kv:bytes(at * p.kv_stride):at(column):at(g.channel)))
+        for e = 1, CHANNELS do values[e]:set(k[e]) end
+      end
+    end)
+  end
+
+  return reader
+end
+
+local function fresh(first)
+  local slots = {}
+  for e = 1, CHANNELS do slots[e] = variable(f32, first) end
+  return slots
+end
+
+-- Visit the rows in order: body(q, stream), q a number or, in long groups, a value.
+local function each_row(T, rows_of_group, body)
+  local streams = T.overlap and { "b", "a" } or { "a" }
+  local per_stream = rows_of_group // #streams
+  for i, stream in ipairs(streams) do
+    local from, to = (i - 1) * per_stream, i * per_stream
+    if rows_of_group <= UNROLLED then
+      for q = from, to - 1 do body(q, stream) end
+    else
+      local unroll = math.min(4, per_stream)
+      loop(i32, from, to, unroll, function(q)
+        for u = 0, unroll - 1 do body(q + u, stream) end
+      end)
+    end
+  end
+end
+
+-- The base of the exponent: the largest score, 0 where there is none.
+local function base_of(most)
+  local base = {}
+  for e = 1, CHANNELS do
+    local m = most[e]:get()
+    base[e] = m:eq(-math.huge):select(0.0, m)
+  end
+  return base
+end
+
+-- The softmax over the rows, per channel: the weighted mean of the values.
+local function pool(T, g, reader)
+  local most, sum, acc = fresh(-math.huge), fresh(0.0), fresh(0.0)
+  local kept = {}
+  each_row(T, g.rows, function(q, stream)
+    local scores = fresh(-math.huge)
+    local values = g.rows <= UNROLLED and fresh(0.0) or nil
+    reader.load(q, stream, scores, values)
+    kept[#kept + 1] = { scores = scores, values = values }
+    for e = 1, CHANNELS do most[e]:set(max(most[e]:get(), scores[e]:get())) end
+  end)
+  local base = base_of(most)
+  local function weigh(scores, values)
+    for e = 1, CHANNELS do
+      local w = exp2.exp2((scores[e]:get() - base[e]) * exp2.LOG2E)
+      sum[e]:set(sum[e]:get() + w)
+      acc[e]:set(acc[e]:get() + w * values[e]:get())
+    end
+  end
+  if g.rows <= UNROLLED then
+    for _, row in ipairs(kept) do weigh(row.scores, row.values) end
+  else
+    each_row(T, g.rows, function(q, stream)
+      local scores, values = fresh(-math.huge), fresh(0.0)
+      reader.load(q, stream, scores, values)
+      weigh(scores, values)
+    end)
+  end
+  local pooled = {}
+  for e = 1, CHANNELS do
+    local total = sum[e]:get()
+    pooled[e] = total:eq(0.0):select(0.0, acc[e]:get() / total)
+  end
+  return pooled
+end
+
+-- ---- from the threads' channels to a warp's spread row ----
+
+-- Thread c holds elements 4c .. 4c + 3: half c % 2 of vector c // 2. Halves lie apart, 64 bytes
+-- shifted, so that neither the store nor the load meets a bank twice.
+local function spread(pooled, dim, after)
+  local count = vectors.count(dim)
+  local apart = count * 4 + 16
+  local buffer, thread = shared(f32, 2 * apart), thread_id()
+  local function store() buffer:at((thread & 1) * apart):at((thread >> 1) * 4):store(pooled) end
+  if dim // CHANNELS < 32 then when(thread:lt(dim // CHANNELS), store) else store() end
+  barrier()
+  when(warp_id():eq(0), function()
+    local x = {}
+    for step = 0, vectors.steps(dim) - 1 do
+      local v = vectors.clamped(step, count)
+      x[step] = {}
+      for half = 0, 1 do
+        for _, value in ipairs(buffer:at(v * 4):at(half * apart):load(4)) do
+          x[step][#x[step] + 1] = value
+        end
+      end
+    end
+    after(x)
+  end)
+end
+
+local function store_entry(T, p, variant, row, x, table_row)
+  local m, dim = T.model, variant.dim
+  if m.round_before_norm then x = latent.widen(latent.round(x)) end
+  local y = norm.rms(x, vectors.load(p.norm_weight, dim), dim, m.norm_eps)
+  local rounded = latent.round(y)
+  if m.round_before_rope then y = latent.widen(rounded) end
+  if variant.place == "compressed" then
+    latent.store(T, row, rounded, y, table_row)
+  else
+    local key = latent.rotate(rounded, y, dim, T.rope_dim, table_row)
+    if m.hadamard then key = latent.round(hadamard.transform(latent.widen(key), dim)) end
+    quantise[T.indexer.format](row, key, dim)
+  end
+end
+
+return kernel {
+  name = "compress",
+  job = "each group that completes: softmax per channel, RMSNorm, RoPE, quantise, into its entry",
+  block = function(_, variant) return threads(variant.dim) end,
+  grid = { per("tokens") },
+  variants = variants,
+
+  rules = function(T)
+    local list = {}
+    for _, variant in ipairs(variants(T)) do
+      list[#list + 1] = { variant.dim % 16 == 0 and threads(variant.dim) % 32 == 0,
+        variant.name .. " pools rows of a multiple of 16 elements in whole warps" }
+    end
+    if T.indexer then
+      list[#list + 1] = { not T.model.hadamard or T.indexer.dim & (T.indexer.dim - 1) == 0,
+        "hadamard needs an indexer dim that is a power of two" }
+      list[#list + 1] = { T.rope_dim <= T.indexer.dim, "rope_dim must not be above the indexer's dim" }
+    end
+    return list
+  end,
+
+  params = function(T, variant)
+    local shape = "[tokens][" .. width(T, variant) .. "]"
+    return {
+      value("tokens", u32), value("requests", u32), value("slots", u32), value("pages", u32),
+      value("positions", u32), value("table_stride", u32),
+      input("kv", T.model.input_dtype, shape, { align = 16, nc = true }), stride("kv_stride", 16),
+      input("score", T.model.input_dtype, shape, { align = 16, nc = true }), stride("score_stride", 16),
+      input("ape", f32, "[ratio][" .. width(T, variant) .. "]", { align = 16, nc = true }),
+      input("norm_weight", f32, "[" .. variant.dim .. "]", { align = 16, nc = true }),
+      input("rope", f32, "[positions][rope_dim]", { align = 16, nc = true }),
+      input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"),
+      input("cu_tokens", i32, "[requests + 1]"), input("state_slot", i32, "[requests]"),
+      input("write_from", i32, "[requests]"), input("block_table", i32, "[requests][table_stride]"),
+      state(T, tail_names(T, variant), "in"),
+      planes(T.place[variant.place], "out"),
+    }
+  end,
+
+  build = function(T, p, variant)
+    local token = block_id()
+    local request = p.batch_id:at(token):load():to(u32)
+    local position = p.position:at(token):load()
+    return_if(request:ge(p.requests) | position:to(u32):ge(p.positions))
+    return_if(((position:to(u32) + 1) % T.ratio):ne(0) | position:lt(p.write_from:at(request):load()))
+    local slot = p.state_slot:at(request):load():to(u32)
+    local block = position:to(u32) // T.model.block
+    return_if(slot:ge(p.slots) | block:ge(p.table_stride))
+    local entry = request:to(u64) * p.table_stride:to(u64) + block:to(u64)
+    local page = p.block_table:at(entry):load():to(u32)
+    return_if(page:ge(p.pages))
+
+    -- Threads beyond the row's channels pool the last ones once more and store nothing.
+    local dim = variant.dim
+    local thread = thread_id()
+    if dim // CHANNELS < 32 then thread = imin(thread, dim // CHANNELS - 1) end
+    local g = {
+      rows = (T.overlap and 2 or 1) * T.ratio, position = position, token = token:to(i32),
+      first_token = p.cu_tokens:at(request):load(), slot = slot:to(u64), channel = thread * CHANNELS,
+    }
+    local pooled = pool(T, g, row_reader(T, p, variant, g))
+    local number = position:to(u32) % T.model.block // T.ratio
+    local first = (position - (T.ratio - 1)):to(u64)
+    spread(pooled, dim, function(x)
+      local row = rows(T.place[variant.place], p, page:to(u64), number:to(u64))
+      store_entry(T, p, variant, row, x, p.rope:at(first * T.rope_dim))
+    end)
+  end,
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env lua5.4
+-- What `kvforge build` writes: the same bytes every time, PTX that ptxas takes without spills,
+-- wide accesses, and nothing half-written.
+package.path = "tests/?.lua;lua/?.lua;" .. package.path
+local tap = require "tap"
+local shell = require "shell"
+
+local dir = shell.directory()
+local examples = { "deepseek-v4-flash", "deepseek-v4-pro", "tiny" }
+local function kvforge(arguments) return shell.run(shell.kvforge .. " " .. arguments) end
+
+-- An example with one field changed.
+local function variant(name, pattern, with)
+  local text, count = shell.read("examples/" .. name .. ".lua"):gsub(pattern, with)
+  assert(count > 0, "the example has no " .. pattern)
+  local path = ("%s/%s-%d.lua"):format(dir, name, #with)
+  shell.write(path, text)
+  return path
+end
+
+local function kernel_text(ptx, entry)
+  local from = assert(ptx:find(".visible .entry " .. entry .. "(", 1, true), "no entry " .. entry)
+  local to = ptx:find(".visible .entry", from + 1, true)
+  return ptx:sub(from, to and to - 1)
+end
+
+-- ---- the same bytes ----
+
+local function reproducible(name)
+  local spec = "examples/" .. name .. ".lua"
+  kvforge(("build %s -o %s/one"):format(spec, dir))
+  local root = shell.run("true") and io.popen("pwd"):read("l")
+  shell.run(("mkdir -p %s/elsewhere && cp %s %s/elsewhere/"):format(dir, spec, dir))
+  local status, output = shell.run(("cd %s/elsewhere && LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 TZ=Asia/Tokyo %s build %s.lua -o ../two")
+    :format(dir, shell.build:sub(1, 1) == "/" and shell.kvforge or root .. "/" .. shell.kvforge, name))
+  local differ, what = shell.run(("diff -r %s/one %s/two"):format(dir, dir))
+  if not tap.ok(status == 0 and differ == 0, name .. ": two builds in two places are equal") then tap.note(output .. what) end
+end
+
+-- ---- what ptxas says ----
+
+local function assembles(spec, what)
+  local status, output = kvforge(("build %s -o %s/asm --report %s/report.json"):format(spec, dir, dir))
+  local report = status == 0 and require("kvforge.json").decode(shell.read(dir .. "/report.json"))
+  local good, kernels = status == 0 and report.ptxas_error == nil, 0
+  for _, k in ipairs(report and report.kernels or {}) do
+    kernels = kernels + 1
+    good = good and k.registers and k.registers > 0 and k.spill_bytes == 0 and k.local_bytes == 0
+  end
+  if not tap.ok(good and kernels > 0, what .. ": every kernel assembles without spill or local memory") then
+    tap.note(output .. (report and require("kvforge.json").encode(report) or ""))
+  end
+end
+
+-- ---- wide accesses ----
+
+-- Count the accesses of a kernel by instruction.
+local function accesses(text)
+  local count = {}
+  for name in text:gmatch("\n%s+(%a[%w.]*)%s+[^\n]*%[%%rd%d+") do
+    if name:find("^ld%.global") or name:find("^st%.global") then count[name] = (count[name] or 0) + 1 end
+  end
+  return count
+end
+
+local function wide(ptx, entry)
+  local count, good = accesses(kernel_text(ptx, entry)), true
+  -- Latent, norm weight, RoPE table: read-only loads; nope and rope fields: vector stores. The
+  -- rest are single 32-bit words: batch_id, position, cu_tokens, state_slot; inverse scale,
+  -- position, head.
+  for name, n in pairs(count) do
+    local narrow = name == "ld.global.u32" and n == 4 or name == "st.global.u32" and n == 2
+      or name == "st.global.f32" and n == 1
+    local vector = name:find("%.v4%.[ufb]32$") ~= nil
+    good = good and (narrow or vector)
+  end
+  good = good and count["ld.global.nc.v4.u32"] == 2 and count["st.global.v4.u32"] == 1 and count["st.global.v4.b32"] == 1
+  if not tap.ok(good, entry .. ": latents, nope and rope fields are moved 16 bytes at a time") then
+    for name, n in pairs(count) do tap.note(name .. " " .. n) end
+  end
+end
+
+-- ---- output that must not be touched, or comes whole ----
+
+local function refused(prepare, message, what)
+  shell.run(("rm -rf %s/target && mkdir %s/target && cd %s/target && %s"):format(dir, dir, dir, prepare))
+  local _, before = shell.run(("ls -la %s/target; cat %s/target/* 2>/dev/null"):format(dir, dir))
+  local status, output = kvforge(("build examples/tiny.lua -o %s/target"):format(dir))
+  local _, after = shell.run(("ls -la %s/target; cat %s/target/* 2>/dev/null"):format(dir, dir))
+  local _, left = shell.run(("ls -d %s/target.new-* 2>/dev/null"):format(dir))
+  tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
+end
+
+tap.plan(21)
+for _, name in ipairs(examples) do reproducible(name) end
+
+if shell.find("ptxas") then
+  for _, name in ipairs(examples) do assembles("examples/" .. name .. ".lua", name) end
+  for _, name in ipairs(examples) do assembles(variant(name, '"fp8_token"', '"bf16"'), name .. " with bf16 rows") end
+else
+  tap.skip(6, "no ptxas here")
+end
+
+local flash = dir .. "/flash"
+kvforge(("build examples/deepseek-v4-flash.lua -o %s"):format(flash))
+for _, type_name in ipairs { "csa", "hca", "swa" } do
+  wide(shell.read(("%s/%s.sm_90.ptx"):format(flash, type_name)), ("kvf_%s_swa_write"):format(type_name))
+end
+local ptx = shell.read(flash .. "/swa.sm_90.ptx")
+tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true), "the header says the lowest version and the target asked for")
+
+refused("echo hello > notes.txt", "it holds notes.txt", "a directory with a stranger's file is refused")
+refused("echo '{}' > manifest.json", "does not say so", "a manifest that is not ours is refused")
+shell.run(("echo x > %s/file"):format(dir))
+local status, output = kvforge(("build examples/tiny.lua -o %s/file"):format(dir))
+tap.ok(status == 1 and output:find("is not a directory", 1, true), "a file in the way is refused")
+tap.is((kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))), 0, "an older bundle is replaced")
+tap.ok(shell.exists(flash .. "/tiny.h") and not shell.exists(flash .. "/deepseek-v4-flash.h"),
+  "and nothing of it is left")
+status, output = kvforge(("build examples/tiny.lua -o %s/no/such/place"):format(dir))
+tap.ok(status == 1 and output:find("cannot create a directory beside", 1, true), "a parent that does not exist")
+
+-- ---- usage ----
+
+status, output = kvforge("build examples/tiny.lua --target sm_42 -o " .. dir .. "/x")
+tap.ok(status == 2 and output:find("unknown target 'sm_42'; known are sm_80", 1, true), "an unknown target")
+status = kvforge("frobnicate")
+tap.is(status, 2, "an unknown command")
+shell.clean()
+tap.done()

@@ -1,0 +1,55 @@
+-- What tests of the programs need: run a command, temporary directories, files.
+local shell = {}
+
+shell.build = os.getenv("KVF_BUILD") or "build"
+shell.kvforge = shell.build .. "/bin/kvforge"
+shell.kvforge_run = shell.build .. "/bin/kvforge-run"
+
+function shell.quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+-- Run a shell command: its exit status, and what it printed on both outputs together.
+function shell.run(command)
+  local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"exit $?\"", "r"))
+  local text = pipe:read("a")
+  pipe:close()
+  local output, status = text:match("^(.*)exit (%d+)\n$")
+  return tonumber(status), output
+end
+
+local made = {}
+
+-- A new empty directory, removed by shell.clean().
+function shell.directory()
+  local pipe = assert(io.popen("mktemp -d /tmp/kvforge-test-XXXXXX", "r"))
+  local path = pipe:read("l")
+  pipe:close()
+  made[#made + 1] = path
+  return path
+end
+
+function shell.clean()
+  for _, path in ipairs(made) do os.execute("rm -rf " .. shell.quote(path)) end
+end
+
+function shell.write(path, text)
+  local file = assert(io.open(path, "wb"))
+  assert(file:write(text))
+  file:close()
+end
+
+function shell.read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+function shell.exists(path) return (os.execute("test -e " .. shell.quote(path))) == true end
+
+-- The path of a program, or nil.
+function shell.find(program)
+  local status, output = shell.run("command -v " .. program .. " || ls /usr/local/cuda/bin/" .. program)
+  return status == 0 and output:match("^[^\n]+") or nil
+end
+
+return shell

@@ -1,0 +1,96 @@
+#!/usr/bin/env lua5.4
+-- Every kernel of many geometries on the executor against its reference, in several schedules; and
+-- that a fault in a template is found.
+package.path = "tests/?.lua;" .. package.path
+local tap = require "tap"
+local shell = require "shell"
+
+local executor = shell.build .. "/executor/libcuda.so.1"
+if not shell.exists(executor) or not shell.read(executor):find("cuLaunchKernel", 1, true) then
+  tap.skip_all("the executor has not been built")
+end
+
+local dir = shell.directory()
+
+-- tiny with other fields: `model` and `latent` are Lua text put in front of its own fields.
+local function variant(name, model, format)
+  local text = shell.read("examples/tiny.lua")
+  text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
+  text = text:gsub('name = "tiny",', ('name = "%s", %s'):format(name, model), 1)
+  shell.write(dir .. "/" .. name .. ".lua", text)
+end
+
+local variants = {
+  { "token", "", "fp8_token" },
+  { "bf16", "", "bf16" },
+  { "bf16-plain", "kv_norm = false,", "bf16" },
+  { "token-plain", "kv_norm = false, round_before_rope = false,", "fp8_token" },
+  { "bf16-f32", 'input_dtype = "f32", kv_norm = false,', "bf16" },
+  { "token-f32", 'input_dtype = "f32", state_dtype = "bf16", round_before_rope = false,', "fp8_token" },
+  { "ds-mla", 'state_dtype = "bf16", ape_on_write = false,', "fp8_ds_mla" },
+  { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
+  { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
+  { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+}
+
+-- The last line of a run says how many cases there were.
+local function verify(name, options, environment)
+  local command = ("%s %s verify --driver executor %s %s/%s.bundle"):format(
+    environment or "", shell.kvforge_run, options or "", dir, name)
+  local status, output = shell.run(command)
+  return status, output, tonumber(output:match("# (%d+) cases, 0 failed") or 0)
+end
+
+local function failures(output)
+  local lines = {}
+  for line in output:gmatch("[^\n]+") do
+    if not line:find("^ok ") and #lines < 20 then lines[#lines + 1] = line end
+  end
+  return table.concat(lines, "\n")
+end
+
+tap.plan(2 * #variants + 8)
+
+for _, v in ipairs(variants) do
+  variant(v[1], v[2], v[3])
+  local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
+    v[1], dir, v[1]))
+  if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
+  local verified, text, cases = verify(v[1])
+  if not tap.ok(verified == 0 and cases > 60, v[1] .. ": every kernel equals its reference") then
+    tap.note(failures(text))
+  end
+end
+
+-- Other inputs, other orders of blocks and warps, one kernel alone.
+for _, run in ipairs {
+  { "--seed 7", "KVF_EXECUTOR_SEED=5" }, { "--seed 8", "KVF_EXECUTOR_SEED=99" },
+  { "--kernel swa_write --type csa", "" },
+} do
+  local status, text, cases = verify("token", run[1], run[2])
+  if not tap.ok(status == 0 and cases > 10, run[2] .. " verify " .. run[1]) then tap.note(failures(text)) end
+end
+local status, text = verify("token", "--kernel nonsense")
+tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run without a kernel is a failure")
+
+-- The bundle of a template with a fault.
+local function faulty(file, from, to, kernel)
+  local templates = dir .. "/templates"
+  shell.run(("rm -rf %s && cp -r templates %s"):format(templates, templates))
+  local source, count = shell.read(templates .. "/" .. file):gsub(from, to, 1)
+  assert(count == 1, "the template has no " .. from)
+  shell.write(templates .. "/" .. file, source)
+  local built, output = shell.run(("%s build %s/token.lua -o %s/faulty.bundle --templates %s"):format(
+    shell.kvforge, dir, dir, templates))
+  if built ~= 0 then return tap.ok(false, output) end
+  local verified, report = verify("faulty", "--kernel " .. kernel)
+  tap.ok(verified == 1 and report:find("not ok", 1, true), ("a fault in %s is found"):format(file))
+end
+
+faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.ring", "swa_write")
+faulty("lib/fp8.lua", "LARGEST = 448%.0", "LARGEST = 440.0", "swa_write")
+faulty("state_reset.lua", "swa_pos = %-1", "swa_pos = 0", "state_reset")
+faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio", "tail_append")
+
+shell.clean()
+tap.done()
