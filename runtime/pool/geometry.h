@@ -49,6 +49,10 @@ struct pool_geometry {
 /* Check the fields that others were filled from; says what is wrong. */
 kvf_status pool_geometry_check(const struct pool_geometry *geometry, kvf_error *error);
 
+/* What the bundle's manifest says. A bundle without window_mode "paged" is refused. */
+kvf_status pool_geometry_from_bundle(const kvf_bundle *bundle, struct pool_geometry *out,
+                                     kvf_error *error);
+
 /*
  * Compute totals and the arena from the types (the arithmetic of docs/manifest.md, `arena`), with
  * pages rounded to `page_align`. For tests and for models without a bundle; a bundle brings them.

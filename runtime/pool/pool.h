@@ -2,8 +2,8 @@
  * The pool's inside. Everything here is indexes into arrays that are allocated at creation; no
  * function allocates later. An id is an int32; POOL_NONE (-1) is nobody.
  *
- * Layers, from below: list.h (intrusive lists), index.c (hash -> block), the stores arena.c and
- * fixed.c (which memory is free), tree.c (what is cached and who is evicted first), slots.c and
+ * Layers, from below: list.h (intrusive lists), index.c (hash -> block), the stores chunks.c and
+ * fixed.c (which memory is free), tree.c (what is cached and who is evicted first), type_slots.c and
  * shared.c (the second seed's pool, a store and a cache in one), then sequences: admit.c, step.c,
  * finish.c; tables.c and ranges.c only read.
  *
@@ -220,7 +220,7 @@ struct kvf_pool {
     struct pool_counters counters;
 };
 
-/* ---- errors and entry (error.c) ---- */
+/* ---- errors and entry (guard.c) ---- */
 
 __attribute__((format(printf, 3, 4))) kvf_status pool_fail(kvf_error *error, kvf_status status,
                                                            const char *format, ...);
@@ -245,7 +245,7 @@ void pool_index_add(kvf_pool *pool, int32_t block);
 void pool_index_remove(kvf_pool *pool, int32_t block);
 bool pool_index_check(const kvf_pool *pool, kvf_error *error);
 
-/* ---- what all policies share (cache.c) ---- */
+/* ---- what all policies share (publish.c) ---- */
 
 void pool_block_ref(kvf_pool *pool, int32_t block);
 void pool_block_unref(kvf_pool *pool, int32_t block);

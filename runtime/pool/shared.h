@@ -7,7 +7,7 @@
 #define KVF_POOL_SHARED_H
 
 #include "pool.h"
-#include "slots.h"
+#include "type_slots.h"
 
 struct pool_shared {
     struct slots slots;

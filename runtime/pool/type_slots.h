@@ -11,8 +11,8 @@
  *
  * "Live" is what a sequence refers to; the rest is bound but can be unbound at any time.
  */
-#ifndef KVF_POOL_SLOTS_H
-#define KVF_POOL_SLOTS_H
+#ifndef KVF_POOL_TYPE_SLOTS_H
+#define KVF_POOL_TYPE_SLOTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

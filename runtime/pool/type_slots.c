@@ -1,5 +1,5 @@
-/* Slots of the policy `shared`; see slots.h. */
-#include "slots.h"
+/* Slots of the policy `shared`; see type_slots.h. */
+#include "type_slots.h"
 
 #include <assert.h>
 #include <stdlib.h>
