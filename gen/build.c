@@ -476,6 +476,17 @@ static int new_table(lua_State *L) {
     return lua_gettop(L);
 }
 
+int build_check(const struct build_options *options) {
+    struct build b = {.options = options};
+    b.L = build_load(&options->host, options->spec, &b.status);
+    if (!b.L) return b.status;
+    b.status = EXIT_GOOD;
+    b.model = lua_gettop(b.L);
+    if (load_templates(&b) || check_rules(&b)) fprintf(stderr, "kvforge: %s\n", b.error);
+    host_close(b.L);
+    return b.status;
+}
+
 int build_bundle(const struct build_options *options) {
     struct build b = {.options = options};
     double start = clock_ms();

@@ -26,6 +26,9 @@ struct build_options {
  * prints the errors, sets *status and returns null. */
 lua_State *build_load(const struct host_options *host, const char *spec, int *status);
 
+/* Load a spec and ask the templates whether they can build its shapes. Prints errors. */
+int build_check(const struct build_options *options);
+
 /* The whole pipeline. Prints errors; returns the exit status. */
 int build_bundle(const struct build_options *options);
 

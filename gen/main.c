@@ -66,11 +66,7 @@ static int print_result(lua_State *L, int failed) {
 }
 
 static int command_check(const struct command_line *c) {
-    int status;
-    lua_State *L = build_load(&c->build.host, c->build.spec, &status);
-    if (!L) return status;
-    host_close(L);
-    return EXIT_GOOD;
+    return build_check(&c->build);
 }
 
 static int command_explain(const struct command_line *c) {

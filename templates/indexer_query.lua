@@ -21,7 +21,8 @@ return kernel {
 
   params = function() return {
     value("tokens", u32), value("positions", u32),
-    input("q", bf16, "[tokens][indexer heads][indexer dim]", { align = 16, nc = true }), stride("q_stride", 16),
+    input("q", bf16, "[tokens][indexer heads][indexer dim]", { align = 16, nc = true }),
+    stride("q_stride", 16),
     input("weights", f32, "[tokens][indexer heads]"), stride("weights_stride", 4),
     input("rope", f32, "[positions][rope_dim]", { align = 16, nc = true }),
     input("position", i32, "[tokens]"),

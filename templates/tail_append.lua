@@ -57,8 +57,8 @@ return kernel {
       value("tokens", u32), value("requests", u32), value("slots", u32),
       input("kv", T.model.input_dtype, width, { align = 16, nc = true }), stride("kv_stride", 16),
       input("score", T.model.input_dtype, width, { align = 16, nc = true }), stride("score_stride", 16),
-      T.model.ape_on_write
-        and input("ape", f32, "[ratio][" .. #streams(T) * variant.dim .. "]", { align = 16, nc = true }) or {},
+      T.model.ape_on_write and input("ape", f32, "[ratio][" .. #streams(T) * variant.dim .. "]",
+        { align = 16, nc = true }) or {},
       input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"),
       input("cu_tokens", i32, "[requests + 1]"), input("state_slot", i32, "[requests]"),
       state(T, names, "out"),

@@ -31,10 +31,12 @@ local function reproducible(name)
   kvforge(("build %s -o %s/one"):format(spec, dir))
   local root = shell.run("true") and io.popen("pwd"):read("l")
   shell.run(("mkdir -p %s/elsewhere && cp %s %s/elsewhere/"):format(dir, spec, dir))
-  local status, output = shell.run(("cd %s/elsewhere && LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 TZ=Asia/Tokyo %s build %s.lua -o ../two")
-    :format(dir, shell.build:sub(1, 1) == "/" and shell.kvforge or root .. "/" .. shell.kvforge, name))
+  local status, output = shell.run(("cd %s/elsewhere && "
+    .. "LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 TZ=Asia/Tokyo %s build %s.lua -o ../two"):format(dir, shell.build:sub(1, 1) == "/" and shell.kvforge or root .. "/" .. shell.kvforge, name))
   local differ, what = shell.run(("diff -r %s/one %s/two"):format(dir, dir))
-  if not tap.ok(status == 0 and differ == 0, name .. ": two builds in two places are equal") then tap.note(output .. what) end
+  if not tap.ok(status == 0 and differ == 0, name .. ": two builds in two places are equal") then
+    tap.note(output .. what)
+  end
 end
 
 -- ---- what ptxas says ----
@@ -74,7 +76,8 @@ local function wide(ptx, entry)
     local vector = name:find("%.v4%.[ufb]32$") ~= nil
     good = good and (narrow or vector)
   end
-  good = good and count["ld.global.nc.v4.u32"] == 2 and count["st.global.v4.u32"] == 1 and count["st.global.v4.b32"] == 1
+  good = good and count["ld.global.nc.v4.u32"] == 2 and count["st.global.v4.u32"] == 1
+    and count["st.global.v4.b32"] == 1
   if not tap.ok(good, entry .. ": latents, nope and rope fields are moved 16 bytes at a time") then
     for name, n in pairs(count) do tap.note(name .. " " .. n) end
   end
@@ -96,7 +99,9 @@ for _, name in ipairs(examples) do reproducible(name) end
 
 if shell.find("ptxas") then
   for _, name in ipairs(examples) do assembles("examples/" .. name .. ".lua", name) end
-  for _, name in ipairs(examples) do assembles(variant(name, '"fp8_token"', '"bf16"'), name .. " with bf16 rows") end
+  for _, name in ipairs(examples) do
+    assembles(variant(name, '"fp8_token"', '"bf16"'), name .. " with bf16 rows")
+  end
 else
   tap.skip(6, "no ptxas here")
 end
@@ -107,7 +112,8 @@ for _, type_name in ipairs { "csa", "hca", "swa" } do
   wide(shell.read(("%s/%s.sm_90.ptx"):format(flash, type_name)), ("kvf_%s_swa_write"):format(type_name))
 end
 local ptx = shell.read(flash .. "/swa.sm_90.ptx")
-tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true), "the header says the lowest version and the target asked for")
+tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true),
+  "the header says the lowest version and the target asked for")
 
 refused("echo hello > notes.txt", "it holds notes.txt", "a directory with a stranger's file is refused")
 refused("echo '{}' > manifest.json", "does not say so", "a manifest that is not ours is refused")
@@ -118,7 +124,8 @@ tap.is((kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))), 0, "an ol
 tap.ok(shell.exists(flash .. "/tiny.h") and not shell.exists(flash .. "/deepseek-v4-flash.h"),
   "and nothing of it is left")
 status, output = kvforge(("build examples/tiny.lua -o %s/no/such/place"):format(dir))
-tap.ok(status == 1 and output:find("cannot create a directory beside", 1, true), "a parent that does not exist")
+tap.ok(status == 1 and output:find("cannot create a directory beside", 1, true),
+  "a parent that does not exist")
 
 -- ---- usage ----
 

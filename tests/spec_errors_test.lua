@@ -57,9 +57,11 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(93)
+tap.plan(97)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
+tap.is(#errors_of(spec_text { layers = "{ kv.of(\"swa\", 2048), kv.alternate(1024, \"swa\", \"csa\") }" }), 0,
+  "so is one with as many layers as there may be")
 
 -- ---- the text itself ----
 
@@ -98,19 +100,24 @@ one("string.rep", "local s = string.rep(\"x\", 1 << 30)", "field 'rep'")
 one("a method that repeats", "local s = (\"x\"):rep(1 << 30)", "method 'rep'")
 one("a pattern as a method", "local s = (\"x\"):find(\"(.-)*\")", "method 'find'")
 one("another module", "require \"os\"", "dir/bad.lua:1:", "require \"kvforge\"")
-one("an endless loop", "\n\nwhile true do end", "dir/bad.lua:3:", "longer than 500000 instructions")
+one("an endless loop", "\n\nwhile true do end", "dir/bad.lua:3:", "longer than 200000 instructions")
 one("an endless loop over lines", "local i = 0\nwhile true do\n  i = i + 1\nend", "instructions")
 one("a string of a gigabyte", "local s = \"xxxxxxxxxxxxxxxx\"\nfor i = 1, 26 do s = s .. s end",
   "dir/bad.lua:2:", "bytes of memory")
 one("a list of a gigabyte", "local t = {}\nfor i = 1, 1 << 27 do t[i] = i end", "dir/bad.lua:2:")
 one("a joined gigabyte",
-  "local t = {}\nfor i = 1, 4000 do t[i] = \"x\" end\nlocal s = table.concat(t)\nlocal u = {}\n"
-  .. "for i = 1, 4000 do u[i] = s end\nlocal v = table.concat(u)", "bytes of memory")
+  "local t = {}\nfor i = 1, 1000 do t[i] = \"x\" end\nlocal s = table.concat(t)\nlocal u = {}\n"
+  .. "for i = 1, 2000 do u[i] = s end\nlocal v = table.concat(u)", "dir/bad.lua:6:", "bytes of memory")
 one("deep recursion", "local function f() return 1 + f() end\nf()", "dir/bad.lua:1:", "spec")
 one("deep nesting", "return " .. ("{"):rep(300) .. ("}"):rep(300), "dir/bad.lua:1:")
 one("many sorts", "local t = {}\nfor i = 1, 1000 do t[i] = -i end\nwhile true do table.sort(t) end",
   "instructions")
 one("a hook that hides in tostring", "local s = tostring({})\nerror(s)", "table")
+local long = ("deep/"):rep(40) .. "x.lua"
+local _, long_errors = load_spec("\nlocal x = = 1", "@" .. long)
+tap.is(long_errors[1], long .. ":2: unexpected symbol near '='", "a long path is not cut")
+one("arithmetic on a string", "local a = \"1\" + 1", "dir/bad.lua:1:", "arithmetic on a string")
+tap.is("1" + 1, 2, "strings calculate again afterwards")
 tap.is(("x"):rep(3), "xxx", "string methods are whole again afterwards")
 tap.ok(collectgarbage "isrunning", "the collector runs again")
 tap.is(debug.gethook(), nil, "no hook is left")

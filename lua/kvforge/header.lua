@@ -225,7 +225,7 @@ return function(M, modules, digest)
   self:model(M, digest)
   for _, T in ipairs(M.types) do self:layer_type(T, bits) end
   self:kernels(modules)
-  self:line("\n/* The bundle itself, for kvf_bundle_open_memory: defined in the file that --embed writes. */\n")
+  self:line("\n/* The bundle, for kvf_bundle_open_memory: defined in the file that --embed writes. */\n")
   self:line('#ifdef __cplusplus\nextern "C" {\n#endif')
   self:line("extern const kvf_file %s_files[];\nextern const uint32_t %s_file_count;", lower, lower)
   self:line("#ifdef __cplusplus\n}\n#endif")

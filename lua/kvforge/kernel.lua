@@ -39,14 +39,15 @@ local vocabulary = {
   variable = ir.variable,
   -- together
   shuffle = ir.shuffle, shuffle_xor = ir.shuffle_xor, shuffle_up = ir.shuffle_up,
-  ballot = ir.ballot, popcount = ir.popcount, atomic_add = ir.atomic_add, barrier = ir.barrier, warp_barrier = ir.warp_barrier,
+  ballot = ir.ballot, popcount = ir.popcount, atomic_add = ir.atomic_add,
+  barrier = ir.barrier, warp_barrier = ir.warp_barrier,
   -- memory and instructions
   shared = ir.shared, dynamic_shared = ir.dynamic_shared, asm = ir.asm, has = ir.has,
   rows = place.rows, several = place.several, array = place.array,
 }
 
-for _, name in ipairs { "bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64",
-  "e4m3", "e5m2", "ue8m0", "e2m1x2" } do
+for name in ([[ bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 e4m3 e5m2 ue8m0
+  e2m1x2 ]]):gmatch("%S+") do
   vocabulary[name] = name
 end
 
@@ -88,7 +89,9 @@ local function grid(template, T, variant)
 end
 
 -- The layer type that stands for all: module `common` holds the kernels that need none.
-function kernel.common_type(M) return { name = "common", common = true, model = M.model, place = {}, state = {} } end
+function kernel.common_type(M)
+  return { name = "common", common = true, model = M.model, place = {}, state = {} }
+end
 
 -- The kernels a layer type has of a template.
 function kernel.variants(template, T)

@@ -2,7 +2,9 @@
 local params = { vocabulary = {} }
 
 local bytes_of = { u32 = 4, i32 = 4, f32 = 4, u64 = 8, ptr = 8 }
-local dtype_bytes = { u8 = 1, e4m3 = 1, ue8m0 = 1, e2m1x2 = 1, bf16 = 2, f16 = 2, f32 = 4, i32 = 4, u32 = 4, u64 = 8, i64 = 8 }
+local dtype_bytes = {
+  u8 = 1, e4m3 = 1, ue8m0 = 1, e2m1x2 = 1, bf16 = 2, f16 = 2, f32 = 4, i32 = 4, u32 = 4, u64 = 8, i64 = 8,
+}
 
 local function pointer(direction)
   -- options: align (bytes the address is a multiple of; by default one element),
@@ -23,7 +25,9 @@ v.input, v.output, v.inout = pointer("in"), pointer("out"), pointer("inout")
 function v.value(name, dtype) return { name = name, type = dtype, direction = "value" } end
 
 -- Bytes from one id (or layer, or token) to the next: 64 bits, a multiple of `multiple`.
-function v.stride(name, multiple) return { name = name, type = "u64", direction = "value", multiple = multiple } end
+function v.stride(name, multiple)
+  return { name = name, type = "u64", direction = "value", multiple = multiple }
+end
 
 -- The planes of a place: base and stride of each. `direction` is "in", "out" or "inout"; `prefix`
 -- stands before their names, for a second place of the same format.
@@ -46,9 +50,12 @@ function v.state(T, names, direction, options)
       if array.name == name then
         local shape = { "[slots]" }
         for _, extent in ipairs(array.shape) do shape[#shape + 1] = "[" .. extent .. "]" end
-        list[#list + 1] = pointer(direction)(name, array.dtype, table.concat(shape), { align = array.align })
+        list[#list + 1] = pointer(direction)(name, array.dtype, table.concat(shape),
+          { align = array.align })
         list[#list + 1] = v.stride(name .. "_stride", array.align)
-        if options and options.layers then list[#list + 1] = v.stride(name .. "_layer_stride", array.align) end
+        if options and options.layers then
+          list[#list + 1] = v.stride(name .. "_layer_stride", array.align)
+        end
       end
     end
   end

@@ -5,7 +5,9 @@ local ir = require "ir"
 
 local place = {}
 
-local field_element = { e4m3 = "e4m3", bf16 = "bf16", f32 = "f32", ue8m0 = "ue8m0", e2m1 = "e2m1x2", pad = "u8" }
+local field_element = {
+  e4m3 = "e4m3", bf16 = "bf16", f32 = "f32", ue8m0 = "ue8m0", e2m1 = "e2m1x2", pad = "u8",
+}
 
 local Row = {}
 Row.__index = Row

@@ -19,11 +19,13 @@ local function merged_limits(given)
   return limits
 end
 
--- Lua's own messages begin with the chunk's position already; the sandbox's have a line.
+-- Lua would cut a long path in its messages, so the chunk has a short name of its own.
+local CHUNK = "=spec"
+
+-- Lua's own messages begin with the chunk's name and line already; the sandbox's have a line.
 local function run_error(file, fault)
-  local text = fault.text
-  if text:sub(1, #file + 1) == file .. ":" then return text end
-  return ("%s:%d: %s"):format(file, fault.line or 1, text)
+  local line, text = fault.text:match("^spec:(%d+): (.*)$")
+  return ("%s:%d: %s"):format(file, line or fault.line or 1, text or fault.text)
 end
 
 local function texts_of(file, problems)
@@ -46,7 +48,7 @@ return function(text, chunkname, limits)
     kv, book = spec.new(here)
     return kv
   end
-  local node, fault = sandbox.run(text, chunkname, make, merged_limits(limits))
+  local node, fault = sandbox.run(text, CHUNK, make, merged_limits(limits))
   if fault then return nil, { run_error(file, fault) } end
 
   local M, problems = check(node, book, source.open(text))

@@ -3,12 +3,12 @@
 -- metatables, no coroutines, so it can neither catch a limit's error nor hide from the hook.
 local sandbox = {}
 
--- Far above what any spec needs (the examples stay under 2,000 instructions and 100 KB), low enough
+-- Far above what any spec needs (the examples stay under 10,000 instructions and 50 KB), low enough
 -- that a hostile one ends within a second.
 sandbox.limits = {
   text = 1 << 20,         -- bytes of the spec
-  instructions = 500000,  -- Lua instructions while it runs
-  memory = 4 << 20,       -- bytes it may allocate while it runs
+  instructions = 200000,  -- Lua instructions while it runs
+  memory = 1 << 20,       -- bytes it may allocate while it runs
 }
 
 -- So few instructions between two looks at the memory that a string that doubles each time cannot
@@ -157,17 +157,26 @@ local function new_meter(limits)
   end
 end
 
--- Resume `thread` under `hook`. The string library as methods, and the collector, are the whole
--- state's: put back afterwards. With the collector off every allocation counts, so the memory limit
--- also bounds copying. The hook belongs to the spec's own coroutine, so it ends with it.
+-- Replace the fields of the strings' metatable by those of `now`; returns what was there.
+local function swap_string_meta(now)
+  local meta, before = getmetatable(""), {}
+  for name, value in pairs(meta) do before[name] = value end
+  for name in pairs(before) do meta[name] = nil end
+  for name, value in pairs(now) do meta[name] = value end
+  return before
+end
+
+-- Resume `thread` under `hook`. What strings can do and the collector are the whole state's: put back
+-- afterwards. Strings keep the safe methods and lose arithmetic, which would read a long one anew each
+-- time. With the collector off every allocation counts, so the memory limit also bounds copying. The
+-- hook belongs to the spec's own coroutine, so it ends with it.
 local function guarded(thread, hook, strings)
-  local meta = getmetatable("")
-  local methods, collecting = meta.__index, collectgarbage("isrunning")
+  local collecting = collectgarbage("isrunning")
   debug.sethook(thread, hook, "", HOOK_STEP)
-  meta.__index = strings
+  local before = swap_string_meta({ __index = strings })
   collectgarbage("stop")
   local ok, result = coroutine.resume(thread)
-  meta.__index = methods
+  swap_string_meta(before)
   if collecting then collectgarbage("restart") end
   return ok, result
 end
