@@ -94,6 +94,12 @@ static struct demand demand_of(const kvf_pool *pool, struct pool_sequence *s, ui
     d.take.envelopes = pool_blocks_of(pool, s->prompt) - s->matched;
     d.take.states = 1;
     d.first = pool_step_need(pool, s, pool_chunk_stop(pool, s, end), back);
+    if (!pool->running) {
+        /* Alone, it must get through its prompt: what one token reads, and what the next does. */
+        uint32_t most = 2 * (pool->tail_blocks + 1), blocks = pool_blocks_of(pool, s->prompt);
+        if (most > blocks) most = blocks;
+        if (d.first.windows < most) d.first.windows = most;
+    }
     if (pool->running && !pool->options.no_promise) {
         uint64_t grown = (uint64_t)s->prompt + (uint64_t)(pool->mean_output / 2);
         if (grown > pool->options.max_tokens) grown = pool->options.max_tokens;

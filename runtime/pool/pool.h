@@ -3,9 +3,9 @@
  * function allocates later. An id is an int32; POOL_NONE (-1) is nobody.
  *
  * Layers, from below: list.h (intrusive lists), index.c (hash -> block), the stores chunks.c and
- * fixed.c (which memory is free), tree.c (what is cached and who is evicted first), type_slots.c and
- * shared.c (the second seed's pool, a store and a cache in one), then sequences: admit.c, step.c,
- * finish.c; tables.c and ranges.c only read.
+ * fixed.c (which memory is free), tree.c (what is cached and who is evicted first), type_slots.c
+ * and shared.c (the second seed's pool, a store and a cache in one), then sequences: admit.c,
+ * step.c, finish.c; tables.c and ranges.c only read.
  *
  * One thread at a time per pool. Public functions enter through pool_enter().
  */

@@ -161,11 +161,24 @@ static bool shared_make_room(kvf_pool *pool, const struct pool_need *need, enum 
     return true;
 }
 
-/* One physical block; window slots that were promised are left alone. */
+/* Window slots that running requests, and one more, are likely to need besides those they hold. */
+static uint64_t reserve(const kvf_pool *pool) {
+    const struct slots *slots = &pool->shared->slots;
+    uint64_t wanted = (pool->running + UINT64_C(1)) * (pool->tail_blocks + 1);
+    uint64_t rest = wanted > slots->held ? wanted - slots->held : 0;
+    return rest > pool->promised_windows ? rest : pool->promised_windows;
+}
+
+/*
+ * One physical block. While few window slots are left cold blocks are unbound first; those that
+ * were promised are never lent.
+ */
 static int32_t bind(kvf_pool *pool, uint32_t type) {
     struct pool_shared *sh = pool->shared;
     for (;;) {
-        int32_t block = slots_take(&sh->slots, type, sh->slots.idle > pool->promised_windows);
+        bool borrow =
+            sh->slots.idle > (sh->cold.head >= 0 ? reserve(pool) : pool->promised_windows);
+        int32_t block = slots_take(&sh->slots, type, borrow);
         if (block >= 0) return block;
         bool gave = give_way(pool);
         assert(gave);

@@ -78,9 +78,10 @@ static bool wants_window(const kvf_pool *pool, const struct pool_sequence *s, ui
  * block's end, since the request may end there? `i` is the block that ends there.
  */
 static bool wants_snapshot(const kvf_pool *pool, const struct pool_sequence *s, uint32_t i,
-                           uint32_t end) {
+                           uint32_t end, enum pool_back back) {
     uint64_t position = (uint64_t)(i + 1) * pool->geometry.block;
-    if (!pool->snapshots || position <= s->computed || position > end) return false;
+    if (!pool->snapshots || back == POOL_BACK_LEAN || position <= s->computed || position > end)
+        return false;
     int32_t window = s->window_table[i];
     if (window >= 0 && pool->windows[window].snapshot >= 0) return false;
     return is_decode(pool, s, end) || is_checkpoint(pool, s, (uint32_t)position, end);
@@ -115,7 +116,7 @@ struct pool_need pool_step_need(const kvf_pool *pool, const struct pool_sequence
     for (uint32_t i = s->computed / pool->geometry.block; i < pool_blocks_of(pool, end); i++) {
         bool window = wants_window(pool, s, i, end, back);
         need.windows += window;
-        if ((window || s->window_table[i] >= 0) && wants_snapshot(pool, s, i, end))
+        if ((window || s->window_table[i] >= 0) && wants_snapshot(pool, s, i, end, back))
             need.envelopes += pool->geometry.snapshot_envelopes;
     }
     return need;
@@ -131,7 +132,7 @@ void pool_step_take(kvf_pool *pool, struct pool_sequence *s, uint32_t end, enum 
         if (i >= s->window_to) s->window_to = i + 1;
     }
     for (uint32_t i = from; i < to; i++)
-        if (s->window_table[i] >= 0 && wants_snapshot(pool, s, i, end))
+        if (s->window_table[i] >= 0 && wants_snapshot(pool, s, i, end, back))
             pool->windows[s->window_table[i]].snapshot =
                 pool->policy->take_snapshot(pool, s->window_table[i]);
 }

@@ -75,6 +75,7 @@ static void hold(struct slots *s, int32_t window) {
     free_remove(s, window);
     contribute(s, window, false);
     s->window[window].held = true;
+    s->held++;
     s->window[window].cached = false;
 }
 
@@ -99,6 +100,7 @@ bool slots_claim_window(struct slots *s, int32_t window) {
 bool slots_give_window(struct slots *s, int32_t window, bool cached) {
     if (window < 0 || (uint32_t)window >= s->windows || !s->window[window].held) return false;
     s->window[window].held = false;
+    s->held--;
     contribute(s, window, true);
     free_add(s, window, cached);
     return true;
@@ -325,7 +327,7 @@ static const char *check_type(const struct slots *s, uint32_t type) {
 }
 
 const char *slots_check(const struct slots *s) {
-    uint64_t free_count = 0, idle = 0;
+    uint64_t free_count = 0, idle = 0, held = 0;
     for (uint32_t i = 0; i < s->windows; i++) {
         const struct slots_window *w = &s->window[i];
         uint32_t borrowers = 0, live = 0;
@@ -337,9 +339,11 @@ const char *slots_check(const struct slots *s) {
         if (w->free + w->held + (borrowers > 0) != 1) return "a window slot has no owner, or two";
         if (w->cached && !w->free) return "cached content in a slot that has an owner";
         free_count += w->free;
+        held += w->held;
         idle += !w->held && !live;
     }
     if (free_count != s->free.length) return "free window slots are miscounted";
+    if (held != s->held) return "held window slots are miscounted";
     if (idle != s->idle) return "idle window slots are miscounted";
     for (uint32_t t = 0; t < s->types; t++) {
         const char *broken = check_type(s, t);

@@ -56,6 +56,7 @@ struct slots {
     struct pool_list free;     /* window slots for windows, oldest first */
     struct pool_list lendable; /* those that were given back at least once */
     uint64_t idle;             /* window slots that nothing live uses */
+    uint64_t held;             /* window slots that windows hold */
     void (*evicted)(void *who, int32_t window);
     void *who;
 };
