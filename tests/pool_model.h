@@ -346,4 +346,25 @@ static inline bool model_truncate(struct model *m, struct model_sequence *s, uin
     return true;
 }
 
+/* Make the copies that a fork asks for, but those of the state. */
+static inline void model_copies(struct model *m, const kvf_fork *fork) {
+    for (uint32_t i = 0; i < fork->count; i++) {
+        kvf_copy c = fork->copies[i];
+        uint32_t types = m->pool->shared ? m->pool->shared->slots.types : 1;
+        if (c.kind == KVF_COPY_WINDOW)
+            for (uint32_t t = 0; t < types; t++)
+                memcpy(model_window_cell(m, t, c.to, 0), model_window_cell(m, t, c.from, 0),
+                       m->g.block * sizeof(uint64_t));
+        if (c.kind == KVF_COPY_SNAPSHOT)
+            *model_snapshot_cell(m, c.to) = *model_snapshot_cell(m, c.from);
+        if (c.kind != KVF_COPY_BLOCK) continue;
+        for (uint32_t at = 0; model_compressed(m, at) != UINT32_MAX; at++) {
+            const int32_t *bound = m->pool->shared ? m->pool->shared->bound[at] : NULL;
+            memcpy(model_block_cell(m, at, bound ? bound[c.to] : c.to, 0),
+                   model_block_cell(m, at, bound ? bound[c.from] : c.from, 0),
+                   m->g.type[model_compressed(m, at)].k * sizeof(uint64_t));
+        }
+    }
+}
+
 #endif
