@@ -10,6 +10,7 @@ LUA         ?= lua5.4
 JOBS        ?= 2
 PREFIX      ?= /usr/local
 CFLAGS      ?= -O2 -g
+EXECUTOR_CFLAGS ?= -O3
 
 VERSION  := 0.1.0
 ABI      := 0
@@ -51,7 +52,8 @@ LLVM_CFLAGS   = $(shell $(LLVM_CONFIG) --cflags | tr ' ' '\n' | grep -E '^-[ID]'
 LLVM_LIBS     = $(shell $(LLVM_CONFIG) --link-$(LLVM_LINK) --ldflags --libs $(LLVM_PARTS) --system-libs)
 LUA_CFLAGS    = $(shell $(PKG_CONFIG) --cflags lua5.4)
 LUA_LIBS      = $(shell $(PKG_CONFIG) --libs lua5.4)
-LIB_LIBS      = $(shell $(PKG_CONFIG) --libs jansson libxxhash) -lmd -ldl -lm
+LIB_LIBS      = $(shell $(PKG_CONFIG) --libs libxxhash) -lmd -ldl -lm
+RUN_LIBS      = $(shell $(PKG_CONFIG) --libs jansson) $(LIB_LIBS)
 
 # ---- products ----
 .PHONY: all
@@ -70,7 +72,13 @@ $(BUILD)/obj/%.o: %.c
 	$(CC) $(BASE) $(CFLAGS) -Iruntime -c $< -o $@
 
 # The Lua files travel inside the program, each as a C string.
-$(BUILD)/embedded.c: $(EMBED_LUA) gen/embed.lua
+# The list of them is a file too, so that one added or removed is noticed.
+.PHONY: FORCE
+$(BUILD)/embedded.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(EMBED_LUA)' | cmp -s - $@ || echo '$(EMBED_LUA)' > $@
+
+$(BUILD)/embedded.c: $(EMBED_LUA) gen/embed.lua $(BUILD)/embedded.list
 	@mkdir -p $(@D)
 	$(LUA) gen/embed.lua $(EMBED_LUA) > $@.new && mv $@.new $@
 
@@ -99,7 +107,7 @@ $(EXECUTOR): $(EXECUTOR_OBJ)
 
 $(KVFORGE_RUN): $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -pthread -o $@ $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A) $(LIB_LIBS)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A) $(RUN_LIBS)
 
 # An example may use the header of Flash's bundle.
 FLASH := $(BUILD)/deepseek-v4-flash
@@ -127,13 +135,16 @@ $(FAKE): tests/fake/fake_cuda.c tests/fake/fake_cuda.h
 	@mkdir -p $(@D)
 	$(CC) $(filter-out -MMD -MP,$(BASE)) $(CFLAGS) $(LDFLAGS) $(FAKE_CFLAGS) -Iruntime -shared $< -o $@
 
+# Sanitizers have a malloc of their own, so the failing one is put in front of the library at link time.
+$(BUILD)/tests/runtime_malloc: LDFLAGS += $(if $(SANITIZE),$(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup realpath))
+comma := ,
 $(BUILD)/tests/runtime_%: tests/runtime_%.c $(LIB_A) $(FAKE)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< -o $@ $(LIB_A) $(LIB_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< -o $@ $(LIB_A) $(RUN_LIBS)
 
 $(BUILD)/tests/%: tests/%.c $(LIB_A) $(REFERENCE_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Iruntime/reference $< -o $@ $(REFERENCE_OBJ) $(LIB_A) $(LIB_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Iruntime/reference $< -o $@ $(REFERENCE_OBJ) $(LIB_A) $(RUN_LIBS)
 
 .PHONY: packages build-test check
 packages:
@@ -151,6 +162,113 @@ demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
+
+# ---- install ----
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR     ?= $(PREFIX)/share/man
+# Not in LIBDIR itself: nobody may find the executor in place of a real driver by accident.
+EXECDIR    := $(PREFIX)/lib/kvforge
+INSTALL    ?= install
+INSTALLED   = $(BINDIR)/kvforge $(BINDIR)/kvforge-run $(LIBDIR)/libkvforge.a $(LIBDIR)/libkvforge.so.$(ABI) \
+              $(LIBDIR)/libkvforge.so $(LIBDIR)/pkgconfig/kvforge.pc $(INCLUDEDIR)/kvforge.h \
+              $(EXECDIR)/libcuda.so.1 $(MANDIR)/man1/kvforge.1 $(MANDIR)/man1/kvforge-run.1
+
+.PHONY: install uninstall
+install: $(KVFORGE) $(KVFORGE_RUN) $(LIB_A) $(LIB_SO) $(EXECUTOR)
+	$(INSTALL) -d $(sort $(dir $(addprefix $(DESTDIR),$(INSTALLED))))
+	$(INSTALL) -m 755 $(KVFORGE) $(KVFORGE_RUN) $(DESTDIR)$(BINDIR)
+	$(INSTALL) -m 644 $(LIB_A) $(LIB_SO).$(ABI) $(DESTDIR)$(LIBDIR)
+	ln -sf libkvforge.so.$(ABI) $(DESTDIR)$(LIBDIR)/libkvforge.so
+	$(INSTALL) -m 644 $(EXECUTOR) $(DESTDIR)$(EXECDIR)
+	$(INSTALL) -m 644 runtime/kvforge.h $(DESTDIR)$(INCLUDEDIR)
+	$(INSTALL) -m 644 docs/kvforge.1 docs/kvforge-run.1 $(DESTDIR)$(MANDIR)/man1
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|; s|@EXECDIR@|$(EXECDIR)|' kvforge.pc.in \
+	    > $(DESTDIR)$(LIBDIR)/pkgconfig/kvforge.pc
+
+uninstall:
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	-rmdir $(DESTDIR)$(EXECDIR)
+
+# ---- checks of the code itself; each in a build directory of its own ----
+.PHONY: asan tsan coverage lint fuzz check-c
+check-c: $(TEST_BIN)
+	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' $(TEST_BIN)
+
+UBSAN := undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+asan:
+	ASAN_OPTIONS=detect_stack_use_after_return=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp \
+	    $(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SANITIZE='-fsanitize=address,$(UBSAN)' all check
+tsan:
+	$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/tsan SANITIZE='-fsanitize=thread' $(EXECUTOR:$(BUILD)/%=$(BUILD)/tsan/%) check-c
+coverage:
+	$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS='-O0 -g' all check
+	$(LUA) tests/coverage.lua $(BUILD)/coverage
+
+C_FILES   := $(wildcard gen/*.[ch] runtime/*.[ch] runtime/*/*.[ch] tests/*.[ch] tests/fake/*.[ch] tests/fuzz/*.[ch] examples/*.[ch])
+TIDY      ?= $(firstword $(foreach t,clang-tidy-19 clang-tidy,$(shell command -v $(t))))
+FORMAT    ?= $(firstword $(foreach t,clang-format clang-format-19,$(shell command -v $(t))))
+LUACHECK  ?= $(shell command -v luacheck)
+TIDY_SRC  ?= $(filter %.c,$(filter-out tests/fake/%,$(C_FILES)))
+lint:
+	$(if $(FORMAT),$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
+	$(if $(LUACHECK),$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+	$(if $(TIDY),printf '%s\n' $(TIDY_SRC) | xargs -n 4 -P $(JOBS) sh -c '$(TIDY) --quiet "$$@" -- \
+	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
+	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS)' tidy,@echo "lint: no clang-tidy, skipped")
+
+# Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang
+# has it, else with a driver of our own that changes the seeds at random.
+FUZZ_CC    ?= clang-19
+FUZZ_CXX   ?= clang++-19
+FUZZ_RUNS  ?= 1000000
+FUZZ_SRC   := $(filter-out tests/fuzz/driver.c,$(wildcard tests/fuzz/*.c))
+FUZZ_BIN   := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzzers/%)
+FUZZ_MAIN  ?= tests/fuzz/driver.c
+HAVE_LIBFUZZER = $(shell echo 'int LLVMFuzzerTestOneInput(void){return 0;}' | \
+                 $(FUZZ_CC) -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null && echo yes)
+fuzz:
+	@if [ '$(HAVE_LIBFUZZER)' = yes ]; then \
+	    $(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) CXX=$(FUZZ_CXX) run-fuzzers \
+	        SANITIZE='-fsanitize=address,fuzzer-no-link,$(UBSAN)' FUZZ_MAIN=-fsanitize=fuzzer; \
+	else \
+	    $(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/fuzz run-fuzzers SANITIZE='-fsanitize=address,$(UBSAN)'; \
+	fi
+
+.PHONY: run-fuzzers
+run-fuzzers: $(FUZZ_BIN)
+	for fuzzer in $(FUZZ_BIN); do \
+	    name=$$(basename $$fuzzer); echo "$$name: $(FUZZ_RUNS) inputs"; mkdir -p $(BUILD)/corpus/$$name; \
+	    $$fuzzer -runs=$(FUZZ_RUNS) -seed=1 -timeout=10 -verbosity=0 -print_final_stats=1 \
+	        $(BUILD)/corpus/$$name $$(ls -d tests/fuzz/seeds/$$name 2>/dev/null) || exit 1; done
+
+$(BUILD)/fuzzers/executor_%: tests/fuzz/executor_%.c $(EXECUTOR_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Iruntime/executor $< $(FUZZ_MAIN) -o $@ $(EXECUTOR_OBJ) -ldl -lm
+
+$(BUILD)/fuzzers/gen_%: tests/fuzz/gen_%.c $(GEN_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -Igen $(LLVM_CFLAGS) $(LUA_CFLAGS) -c $< -o $@.o
+	$(CXX) $(LDFLAGS) -o $@ $@.o $(FUZZ_MAIN) $(filter-out %/gen/main.o,$(GEN_OBJ)) $(LLVM_LIBS) $(LUA_LIBS) -lmd -ldl -lm
+
+$(BUILD)/fuzzers/runtime_%: tests/fuzz/runtime_%.c $(LIB_A)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< $(FUZZ_MAIN) -o $@ $(LIB_A) $(LIB_LIBS)
+
+.PHONY: help
+help:
+	@echo 'make             build everything into $(BUILD)'
+	@echo 'make demo        build, generate the kernels of DeepSeek-V4-Flash, run and compare them'
+	@echo 'make test        install what is missing, build, run every test that needs no GPU'
+	@echo 'make check       run the tests without installing anything'
+	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
+	@echo 'make asan, tsan  the tests under sanitizers'
+	@echo 'make fuzz        FUZZ_RUNS=$(FUZZ_RUNS) inputs for each fuzzer in tests/fuzz'
+	@echo 'make lint        clang-format, luacheck and clang-tidy'
+	@echo 'make coverage    lines executed by the tests, file by file'
+	@echo 'make clean       remove $(BUILD)'
 
 .PHONY: clean
 clean:

@@ -9,10 +9,17 @@ static bool is_float(enum ir_kind kind) {
     return ir_kind_info[kind].class == IR_CLASS_FLOAT;
 }
 
+/* A bf16 is the upper half of an f32: moved by hand, a NaN keeps its bits on every chip. */
+static LLVMValueRef widen_bf16(struct ir_module *m, LLVMValueRef ref) {
+    LLVMTypeRef half = LLVMInt16TypeInContext(m->context), word = LLVMInt32TypeInContext(m->context);
+    LLVMValueRef bits = LLVMBuildBitCast(m->builder, ref, half, "");
+    LLVMValueRef upper = LLVMBuildShl(m->builder, LLVMBuildZExt(m->builder, bits, word, ""),
+                                      LLVMConstInt(word, 16, 0), "");
+    return LLVMBuildBitCast(m->builder, upper, LLVMFloatTypeInContext(m->context), "");
+}
+
 /*
- * Float to float rounds to nearest even; NaN becomes the narrower type's NaN. LLVM would fold a
- * widening followed by a narrowing into nothing, which keeps a NaN's payload: code that wants the
- * bits copied must copy them.
+ * Float to float rounds to nearest even; NaN becomes the narrower type's NaN.
  */
 static LLVMValueRef convert(lua_State *L, struct ir_module *m, const struct ir_value *v,
                             enum ir_kind to) {
@@ -26,6 +33,7 @@ static LLVMValueRef convert(lua_State *L, struct ir_module *m, const struct ir_v
         return from->is_signed ? LLVMBuildSExt(b, v->ref, type, "")
                                : LLVMBuildZExt(b, v->ref, type, "");
     }
+    if (v->kind == IR_BF16 && to == IR_F32) return widen_bf16(m, v->ref);
     if (is_float(v->kind) && is_float(to))
         return from->bytes < into->bytes ? LLVMBuildFPExt(b, v->ref, type, "")
                                          : LLVMBuildFPTrunc(b, v->ref, type, "");
@@ -62,37 +70,40 @@ static int l_bits(lua_State *L) {
     return 1;
 }
 
-/* ir.pack(type, {v1, v2, ...}): small values side by side in one larger integer, first lowest */
+/*
+ * ir.pack(type, {v1, v2, ...}): small values side by side in one larger integer, first lowest. By
+ * shifts: of a vector of parts LLVM would leave those undefined that nobody reads.
+ */
 static int l_pack(lua_State *L) {
     struct ir_module *m = ir_current(L);
-    enum ir_kind to = ir_check_kind(L, 1);
+    enum ir_kind to = ir_check_kind(L, 1), kind = IR_BOOL;
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_Integer count = luaL_len(L, 2);
+    LLVMTypeRef whole = ir_llvm_type(m, to, IR_GENERIC);
+    LLVMValueRef packed = NULL;
     enum ir_level level = IR_UNIFORM;
-    LLVMValueRef vector = NULL;
-    unsigned bytes = 0;
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_geti(L, 2, i);
+    if (ir_kind_info[to].class != IR_CLASS_INT)
+        return ir_error(L, "a pack makes an integer, not a %s", ir_kind_info[to].name);
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_geti(L, 2, i + 1);
         struct ir_value v = *ir_check(L, -1);
         lua_pop(L, 1);
-        LLVMTypeRef element = ir_llvm_type(m, v.kind, IR_GENERIC);
-        if (!vector) {
-            bytes = ir_kind_info[v.kind].bytes;
-            if (bytes * (unsigned)count != ir_kind_info[to].bytes)
-                return ir_error(L, "%d times %s does not make a %s", (int)count,
-                                ir_kind_info[v.kind].name, ir_kind_info[to].name);
-            vector = LLVMGetUndef(LLVMVectorType(element, (unsigned)count));
-        } else if (LLVMGetElementType(LLVMTypeOf(vector)) != element) {
-            return ir_error(L, "the parts of a pack differ in type");
-        }
-        LLVMValueRef index =
-            LLVMConstInt(LLVMInt32TypeInContext(m->context), (unsigned long long)(i - 1), 0);
-        vector = LLVMBuildInsertElement(m->builder, vector, v.ref, index, "");
+        unsigned bytes = ir_kind_info[v.kind].bytes;
+        if (i > 0 && v.kind != kind) return ir_error(L, "the parts of a pack differ in type");
+        if (bytes * (unsigned)count != ir_kind_info[to].bytes)
+            return ir_error(L, "%d times %s does not make a %s", (int)count,
+                            ir_kind_info[v.kind].name, ir_kind_info[to].name);
+        kind = v.kind;
+        LLVMTypeRef part = LLVMIntTypeInContext(m->context, 8 * bytes);
+        LLVMValueRef bits = LLVMBuildBitCast(m->builder, v.ref, part, "");
+        bits = LLVMBuildZExt(m->builder, bits, whole, "");
+        LLVMValueRef by = LLVMConstInt(whole, 8 * bytes * (unsigned)i, 0);
+        bits = LLVMBuildShl(m->builder, bits, by, "");
+        packed = packed ? LLVMBuildOr(m->builder, packed, bits, "") : bits;
         if (v.level > level) level = v.level;
     }
-    if (!vector) return ir_error(L, "an empty pack");
-    LLVMTypeRef type = ir_llvm_type(m, to, IR_GENERIC);
-    ir_push(L, m, LLVMBuildBitCast(m->builder, vector, type, ""), to, level);
+    if (!packed) return ir_error(L, "an empty pack");
+    ir_push(L, m, packed, to, level);
     return 1;
 }
 
@@ -105,13 +116,17 @@ static int l_unpack(lua_State *L) {
     if (v.kind == IR_POINTER || v.kind == IR_BOOL || to == IR_BOOL || from_bytes % bytes)
         return ir_error(L, "a %s has no parts of type %s", ir_kind_info[v.kind].name,
                         ir_kind_info[to].name);
+    /* By shifts: of a vector of parts LLVM would leave those undefined that nobody reads. */
     unsigned count = from_bytes / bytes;
-    LLVMTypeRef type = LLVMVectorType(ir_llvm_type(m, to, IR_GENERIC), count);
-    LLVMValueRef vector = LLVMBuildBitCast(m->builder, v.ref, type, "");
+    LLVMTypeRef whole = LLVMIntTypeInContext(m->context, 8 * from_bytes);
+    LLVMTypeRef part = LLVMIntTypeInContext(m->context, 8 * bytes);
+    LLVMValueRef bits = LLVMBuildBitCast(m->builder, v.ref, whole, "");
     lua_createtable(L, (int)count, 0);
     for (unsigned i = 0; i < count; i++) {
-        LLVMValueRef index = LLVMConstInt(LLVMInt32TypeInContext(m->context), i, 0);
-        ir_push(L, m, LLVMBuildExtractElement(m->builder, vector, index, ""), to, v.level);
+        LLVMValueRef by = LLVMConstInt(whole, 8 * bytes * i, 0);
+        LLVMValueRef low = LLVMBuildTrunc(m->builder, LLVMBuildLShr(m->builder, bits, by, ""), part, "");
+        LLVMTypeRef type = ir_llvm_type(m, to, IR_GENERIC);
+        ir_push(L, m, LLVMBuildBitCast(m->builder, low, type, ""), to, v.level);
         lua_seti(L, -2, (lua_Integer)i + 1);
     }
     return 1;

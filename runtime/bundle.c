@@ -23,40 +23,54 @@ static void hex_digest(const char *text, uint64_t bytes, char out[65]) {
     out[64] = 0;
 }
 
-/* Load a module's text. What is checked here is what will be given to the driver: it stays in
- * memory. */
-static kvf_status read_module(struct kvf_bundle *bundle, const struct bundle_source *source,
-                              struct bundle_module *module, kvf_error *error) {
+/*
+ * Read a module's file. What is checked here is what will be given to the driver: it stays in
+ * memory.
+ */
+static kvf_status read_checked(struct kvf_bundle *bundle, const struct bundle_source *source,
+                               const char *file, uint64_t want, const char *sha256,
+                               const char **out, kvf_error *error) {
     char *text;
     uint64_t bytes;
     kvf_status status =
-        source->read(source, &bundle->arena, module->file, MANIFEST_PTX, &text, &bytes, error);
+        source->read(source, &bundle->arena, file, MANIFEST_PTX, &text, &bytes, error);
     if (status != KVF_OK) return status;
-    if (bytes != module->bytes)
-        return error_set(error, KVF_ERROR_BUNDLE, "%s has %llu bytes, the manifest says %llu",
-                         module->file, (unsigned long long)bytes,
-                         (unsigned long long)module->bytes);
+    if (bytes != want)
+        return error_set(error, KVF_ERROR_BUNDLE, "%s has %llu bytes, the manifest says %llu", file,
+                         (unsigned long long)bytes, (unsigned long long)want);
     char hex[65];
     hex_digest(text, bytes, hex);
-    if (strcmp(hex, module->sha256) != 0)
+    if (strcmp(hex, sha256) != 0)
         return error_set(error, KVF_ERROR_BUNDLE,
-                         "%s is not the file the manifest names: its SHA-256 is %s, not %s",
-                         module->file, hex, module->sha256);
+                         "%s is not the file the manifest names: its SHA-256 is %s, not %s", file,
+                         hex, sha256);
+    *out = text;
+    return KVF_OK;
+}
+
+static kvf_status read_module(struct kvf_bundle *bundle, const struct bundle_source *source,
+                              struct bundle_module *module, kvf_error *error) {
+    kvf_status status = read_checked(bundle, source, module->file, module->bytes, module->sha256,
+                                     &module->text, error);
+    if (status != KVF_OK) return status;
     /* The driver reads PTX up to a 0 byte, so one inside would hide the rest. */
-    if (memchr(text, 0, bytes))
+    if (memchr(module->text, 0, module->bytes))
         return error_set(error, KVF_ERROR_BUNDLE, "%s holds a 0 byte: it is not PTX text",
                          module->file);
-    module->text = text;
-    return KVF_OK;
+    if (!module->cubin_file) return KVF_OK;
+    return read_checked(bundle, source, module->cubin_file, module->cubin_bytes,
+                        module->cubin_sha256, &module->cubin, error);
 }
 
 static kvf_status read_bundle(struct kvf_bundle *bundle, const struct bundle_source *source,
                               kvf_error *error) {
     char *text;
     uint64_t bytes;
+    struct arena scratch = {0}; /* the manifest's text; what is kept of it is copied */
     kvf_status status =
-        source->read(source, &bundle->arena, "manifest.json", MANIFEST_BYTES, &text, &bytes, error);
+        source->read(source, &scratch, "manifest.json", MANIFEST_BYTES, &text, &bytes, error);
     if (status == KVF_OK) status = manifest_read(bundle, text, bytes, error);
+    arena_free(&scratch);
     for (uint32_t i = 0; i < bundle->module_count && status == KVF_OK; i++)
         status = read_module(bundle, source, &bundle->modules[i], error);
     return status;

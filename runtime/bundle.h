@@ -91,6 +91,9 @@ struct bundle_module {
     int driver;       /* lowest CUDA driver version: 11080 */
     uint64_t bytes;   /* of the text, without the final 0 */
     const char *text; /* PTX, checked against bytes and sha256, followed by a 0 */
+    /* The same assembled for exactly the target's chip, checked likewise; null if there is none. */
+    const char *cubin_file, *cubin_sha256, *cubin;
+    uint64_t cubin_bytes;
     uint32_t kernel_count;
     struct bundle_kernel *kernels;
 };

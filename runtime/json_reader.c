@@ -36,8 +36,12 @@ void json_no_memory(struct json_reader *r) {
     if (r->status == KVF_OK) r->status = error_memory(r->error, "reading the bundle");
 }
 
+static bool is_kind(const struct json_value *value, enum json_kind kind) {
+    return value && value->kind == kind;
+}
+
 bool json_has(const struct json_node *object, const char *key) {
-    return json_object_get(object->value, key) != NULL;
+    return json_member(object->value, key) != NULL;
 }
 
 /* The member `key`, or an empty node after an error. */
@@ -45,7 +49,7 @@ static struct json_node member(struct json_reader *r, const struct json_node *ob
                                const char *key) {
     struct json_node node = {.parent = object, .key = key};
     if (r->status != KVF_OK) return node;
-    node.value = json_object_get(object->value, key);
+    node.value = json_member(object->value, key);
     if (!node.value) json_refuse(r, &node, NULL, "is missing");
     return node;
 }
@@ -53,7 +57,7 @@ static struct json_node member(struct json_reader *r, const struct json_node *ob
 struct json_node json_get_object(struct json_reader *r, const struct json_node *object,
                                  const char *key) {
     struct json_node node = member(r, object, key);
-    if (node.value && !json_is_object(node.value)) {
+    if (node.value && !is_kind(node.value, JSON_KIND_OBJECT)) {
         json_refuse(r, &node, NULL, "is not an object");
         node.value = NULL;
     }
@@ -65,28 +69,30 @@ struct json_node json_get_array(struct json_reader *r, const struct json_node *o
     *count = 0;
     struct json_node node = member(r, object, key);
     if (!node.value) return node;
-    if (!json_is_array(node.value)) {
+    if (!is_kind(node.value, JSON_KIND_ARRAY)) {
         json_refuse(r, &node, NULL, "is not an array");
         node.value = NULL;
-    } else if (json_array_size(node.value) > limit) {
-        json_refuse(r, &node, NULL, "has %zu items, more than %" PRIu32,
-                    json_array_size(node.value), limit);
+    } else if (node.value->count > limit) {
+        json_refuse(r, &node, NULL, "has %" PRIu32 " items, more than %" PRIu32, node.value->count,
+                    limit);
         node.value = NULL;
     } else {
-        *count = (uint32_t)json_array_size(node.value);
+        *count = node.value->count;
     }
     return node;
 }
 
 struct json_node json_item(const struct json_node *array, uint32_t index) {
-    return (struct json_node){
-        .value = json_array_get(array->value, index), .parent = array, .index = index};
+    return (struct json_node){.value =
+                                  index < array->value->count ? array->value->items[index] : NULL,
+                              .parent = array,
+                              .index = index};
 }
 
 struct json_node json_object_item(struct json_reader *r, const struct json_node *array,
                                   uint32_t index) {
     struct json_node node = json_item(array, index);
-    if (!json_is_object(node.value)) {
+    if (!is_kind(node.value, JSON_KIND_OBJECT)) {
         json_refuse(r, &node, NULL, "is not an object");
         node.value = NULL;
     }
@@ -96,14 +102,13 @@ struct json_node json_object_item(struct json_reader *r, const struct json_node 
 static uint64_t check_u64(struct json_reader *r, const struct json_node *node, uint64_t least,
                           uint64_t most) {
     if (!node->value) return 0;
-    if (!json_is_integer(node->value)) {
+    if (!is_kind(node->value, JSON_KIND_INTEGER)) {
         json_refuse(r, node, NULL, "is not an integer");
         return 0;
     }
-    json_int_t value = json_integer_value(node->value);
+    int64_t value = node->value->integer;
     if (value < 0 || (uint64_t)value < least || (uint64_t)value > most) {
-        json_refuse(r, node, NULL,
-                    "is %" JSON_INTEGER_FORMAT ", allowed are %" PRIu64 " to %" PRIu64, value,
+        json_refuse(r, node, NULL, "is %" PRId64 ", allowed are %" PRIu64 " to %" PRIu64, value,
                     least, most);
         return 0;
     }
@@ -129,20 +134,24 @@ uint64_t json_item_u64(struct json_reader *r, const struct json_node *array, uin
 
 bool json_get_bool(struct json_reader *r, const struct json_node *object, const char *key) {
     struct json_node node = member(r, object, key);
-    if (node.value && !json_is_boolean(node.value))
+    if (!node.value) return false;
+    if (!is_kind(node.value, JSON_KIND_BOOL)) {
         json_refuse(r, &node, NULL, "is not true or false");
-    return json_is_true(node.value);
+        return false;
+    }
+    return node.value->truth;
 }
 
 double json_get_double(struct json_reader *r, const struct json_node *object, const char *key,
                        double least, double most) {
     struct json_node node = member(r, object, key);
     if (!node.value) return 0;
-    if (!json_is_number(node.value)) {
+    bool integer = is_kind(node.value, JSON_KIND_INTEGER);
+    if (!integer && !is_kind(node.value, JSON_KIND_REAL)) {
         json_refuse(r, &node, NULL, "is not a number");
         return 0;
     }
-    double value = json_number_value(node.value);
+    double value = integer ? (double)node.value->integer : node.value->real;
     if (!(value >= least && value <= most)) {
         json_refuse(r, &node, NULL, "is %g, allowed are %g to %g", value, least, most);
         return 0;
@@ -153,17 +162,17 @@ double json_get_double(struct json_reader *r, const struct json_node *object, co
 static const char *check_text(struct json_reader *r, const struct json_node *node, size_t most,
                               bool empty) {
     if (!node->value) return "";
-    if (!json_is_string(node->value)) {
+    if (!is_kind(node->value, JSON_KIND_TEXT)) {
         json_refuse(r, node, NULL, "is not a string");
         return "";
     }
-    size_t bytes = json_string_length(node->value);
+    size_t bytes = node->value->bytes;
     if (bytes > most || (bytes == 0 && !empty)) {
         json_refuse(r, node, NULL, "has %zu bytes, allowed are %d to %zu", bytes, empty ? 0 : 1,
                     most);
         return "";
     }
-    const char *copy = arena_copy(r->arena, json_string_value(node->value), bytes);
+    const char *copy = arena_copy(r->arena, node->value->text, bytes);
     if (!copy) json_no_memory(r);
     return copy ? copy : "";
 }

@@ -7,10 +7,7 @@
 #ifndef KVF_JSON_READER_H
 #define KVF_JSON_READER_H
 
-#include <jansson.h>
-
-#include "arena.h"
-#include "kvforge.h"
+#include "json.h"
 
 struct json_reader {
     struct arena *arena; /* strings are copied here */
@@ -21,7 +18,7 @@ struct json_reader {
 
 /* A value and the way to it. Lives on the stack; `parent` must live as long. */
 struct json_node {
-    const json_t *value;
+    const struct json_value *value;
     const struct json_node *parent;
     const char *key; /* of an object's member, else null */
     size_t index;    /* of an array's item */

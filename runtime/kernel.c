@@ -128,6 +128,7 @@ void kvf_kernel_describe(const kvf_kernel *kernel, kvf_kernel_info *out) {
         .ptx_bytes = module->bytes,
         .registers = kernel->registers,
         .local_bytes = kernel->local_bytes,
+        .cubin = kernel->module->is_cubin,
         .log = kernel->module->log ? kernel->module->log : "",
     };
 }

@@ -169,6 +169,7 @@ typedef struct kvf_kernel_info {
     uint32_t params, params_bytes, block, shared;
     uint64_t ptx_bytes;         /* of its module */
     int registers, local_bytes; /* as the driver says, or -1 */
+    bool cubin;                 /* loaded as machine code, not compiled from PTX */
     const char *log;            /* the JIT's information log of its module, or empty */
 } kvf_kernel_info;
 KVF_API void kvf_kernel_describe(const kvf_kernel *kernel, kvf_kernel_info *out);

@@ -8,7 +8,8 @@
 struct library_module {
     const struct bundle_module *from;
     CUmodule module;
-    char *log; /* the JIT's information log, or null */
+    bool is_cubin; /* loaded as machine code, not compiled from PTX */
+    char *log;     /* the JIT's information log, or null */
 };
 
 struct kvf_kernel {

@@ -139,9 +139,12 @@ static void read_totals(struct json_reader *r, struct kvf_bundle *bundle,
 }
 
 static void read_document(struct json_reader *r, struct kvf_bundle *bundle,
-                          const json_t *document) {
+                          const struct json_value *document) {
     struct json_node root = {.value = document};
-    if (!json_is_object(document)) return json_refuse(r, &root, NULL, "is not an object");
+    if (document->kind != JSON_KIND_OBJECT) {
+        json_refuse(r, &root, NULL, "is not an object");
+        return;
+    }
     /* The format first: nothing else means anything in another one. */
     uint64_t format = json_get_u64(r, &root, "format", 0, UINT32_MAX);
     if (json_reader_good(r) && format != 1)
@@ -160,17 +163,15 @@ static void read_document(struct json_reader *r, struct kvf_bundle *bundle,
 
 kvf_status manifest_read(struct kvf_bundle *bundle, const char *text, uint64_t bytes,
                          kvf_error *error) {
-    json_error_t where;
-    json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
-    if (!document) {
-        if (json_error_code(&where) == json_error_out_of_memory)
-            return error_memory(error, "reading the bundle");
-        return error_set(error, KVF_ERROR_BUNDLE, "manifest.json:%d:%d: %s", where.line,
-                         where.column, where.text);
+    struct arena scratch = {0}; /* the document itself; what is kept is copied */
+    const struct json_value *document;
+    kvf_status status = json_parse(&scratch, "manifest.json", text, bytes, &document, error);
+    if (status == KVF_OK) {
+        struct json_reader reader = {
+            .arena = &bundle->arena, .file = "manifest.json", .error = error, .status = KVF_OK};
+        read_document(&reader, bundle, document);
+        status = reader.status;
     }
-    struct json_reader reader = {
-        .arena = &bundle->arena, .file = "manifest.json", .error = error, .status = KVF_OK};
-    read_document(&reader, bundle, document);
-    json_decref(document);
-    return reader.status;
+    arena_free(&scratch);
+    return status;
 }

@@ -167,6 +167,17 @@ static void check_type(struct json_reader *r, const struct kvf_bundle *bundle,
     json_refuse(r, node, "type", "is \"%s\", which is no layer type", type);
 }
 
+static void read_cubin(struct json_reader *r, struct bundle_module *module,
+                       const struct json_node *node) {
+    if (!json_reader_good(r) || !json_has(node, "cubin")) return;
+    struct json_node cubin = json_get_object(r, node, "cubin");
+    module->cubin_file = json_get_text(r, &cubin, "file", MANIFEST_TEXT, false);
+    check_file(r, &cubin, module->cubin_file);
+    module->cubin_bytes = json_get_u64(r, &cubin, "bytes", 1, MANIFEST_PTX);
+    module->cubin_sha256 = json_get_text(r, &cubin, "sha256", MANIFEST_TEXT, false);
+    check_sha256(r, &cubin, module->cubin_sha256);
+}
+
 static void read_module(struct json_reader *r, const struct kvf_bundle *bundle,
                         struct bundle_module *module, const struct json_node *node) {
     module->type = manifest_name(r, node, "type");
@@ -181,6 +192,7 @@ static void read_module(struct json_reader *r, const struct kvf_bundle *bundle,
     check_sha256(r, node, module->sha256);
     module->ptx = json_get_text(r, node, "ptx", MANIFEST_NAME, false);
     module->driver = (int)json_get_u32(r, node, "driver", 1000, 1000000);
+    read_cubin(r, module, node);
     read_kernels(r, module, node);
 }
 

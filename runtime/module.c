@@ -36,25 +36,46 @@ static CUresult load(const struct kvf_driver *driver, const char *text, struct j
     return code;
 }
 
+/*
+ * The cubin where it was made for this very chip; the PTX where there is none, or the driver (an
+ * older one perhaps) does not take it.
+ */
+static CUresult load_best(const struct kvf_device *device, const struct bundle_module *from,
+                          struct jit_logs *logs, struct library_module *out) {
+    if (from->cubin && from->target.capability == device->capability) {
+        CUresult code = load(device->driver, from->cubin, logs, &out->module);
+        out->is_cubin = code == CUDA_SUCCESS;
+        if (out->is_cubin || driver_status(code) == KVF_ERROR_CAPTURE) return code;
+        memset(logs, 0, sizeof *logs);
+    }
+    return load(device->driver, from->text, logs, &out->module);
+}
+
+static kvf_status fail_load(const struct kvf_device *device, CUresult code,
+                            const struct bundle_module *from, const struct jit_logs *logs,
+                            kvf_error *error) {
+    char what[400];
+    (void)snprintf(what, sizeof what, "loading %s", from->file);
+    kvf_status status = driver_fail(device->driver, code, "cuModuleLoadDataEx", what, error);
+    if (error)
+        (void)snprintf(error->log, sizeof error->log, "%.*s", (int)sizeof error->log - 1,
+                       logs->error);
+    return status;
+}
+
 kvf_status module_load(const struct kvf_device *device, const struct bundle_module *from,
                        struct library_module *out, kvf_error *error) {
     struct jit_logs *logs = calloc(1, sizeof *logs);
     if (!logs) return error_memory(error, "loading a module");
     *out = (struct library_module){.from = from};
     kvf_status status = KVF_OK;
-    CUresult code = load(device->driver, from->text, logs, &out->module);
+    CUresult code = load_best(device, from, logs, out);
     if (code != CUDA_SUCCESS) {
-        char what[400];
-        (void)snprintf(what, sizeof what, "loading %s", from->file);
-        status = driver_fail(device->driver, code, "cuModuleLoadDataEx", what, error);
-        if (error) (void)snprintf(error->log, sizeof error->log, "%s", logs->error);
+        status = fail_load(device, code, from, logs, error);
         out->module = NULL;
-    } else if (logs->info[0]) {
-        out->log = strdup(logs->info);
-        if (!out->log) {
-            status = error_memory(error, "loading a module");
-            module_unload(device, out);
-        }
+    } else if (logs->info[0] && !(out->log = strdup(logs->info))) {
+        status = error_memory(error, "loading a module");
+        module_unload(device, out);
     }
     free(logs);
     return status;

@@ -31,8 +31,9 @@ local function reproducible(name)
   kvforge(("build %s -o %s/one"):format(spec, dir))
   local root = shell.run("true") and io.popen("pwd"):read("l")
   shell.run(("mkdir -p %s/elsewhere && cp %s %s/elsewhere/"):format(dir, spec, dir))
-  local status, output = shell.run(("cd %s/elsewhere && "
-    .. "LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 TZ=Asia/Tokyo %s build %s.lua -o ../two"):format(dir, shell.build:sub(1, 1) == "/" and shell.kvforge or root .. "/" .. shell.kvforge, name))
+  local program = shell.build:sub(1, 1) == "/" and shell.kvforge or root .. "/" .. shell.kvforge
+  local status, output = shell.run(("cd %s/elsewhere && LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 "
+    .. "TZ=Asia/Tokyo %s build %s.lua -o ../two"):format(dir, program, name))
   local differ, what = shell.run(("diff -r %s/one %s/two"):format(dir, dir))
   if not tap.ok(status == 0 and differ == 0, name .. ": two builds in two places are equal") then
     tap.note(output .. what)

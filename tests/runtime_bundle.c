@@ -278,6 +278,10 @@ static void test_contradictions(void) {
         {"modules.0", "file", "\".hidden\"", "is not a plain file name"},
         {"modules.0", "file", "\"manifest.json\"", "is not a plain file name"},
         {"modules.0", "sha256", "\"abc\"", "is not 64 lower-case hex digits"},
+        {"modules.0", "cubin", "3", "modules[0].cubin is not an object"},
+        {"modules.0", "cubin", "{\"file\":\"../x\"}", "modules[0].cubin.file is \"../x\""},
+        {"modules.0", "cubin", "{\"file\":\"x\",\"bytes\":1}",
+         "modules[0].cubin.sha256 is missing"},
         {"modules.1", "type", "\"csa\"", "a second time"},
         {"modules.0.kernels.1", "name", "\"swa_write\"", "a second time"},
         {"modules.0.kernels.0", "params_bytes", "36", "the parameters make 40"},
@@ -516,7 +520,7 @@ static void test_arguments(void) {
 }
 
 int main(void) {
-    tap_plan(116);
+    tap_plan(119);
     test_good();
     test_tree();
     test_contradictions();

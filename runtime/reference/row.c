@@ -82,8 +82,8 @@ static float largest(const uint16_t *value, uint32_t count) {
     return most < FLT_MAX ? most : FLT_MAX;
 }
 
-static void store_e4m3(uint8_t *out, const uint16_t *value, uint32_t count, float scale) {
-    for (uint32_t i = 0; i < count; i++) out[i] = ref_e4m3(ref_bf16_value(value[i]) / scale);
+static void store_e4m3(uint8_t *out, const uint16_t *value, size_t count, float scale) {
+    for (size_t i = 0; i < count; i++) out[i] = ref_e4m3(ref_bf16_value(value[i]) / scale);
 }
 
 /* fp8_token: one scale a row, 1 for a row of zeros, never below the smallest normal number. */
@@ -113,62 +113,87 @@ static uint8_t fp4_scale(const uint16_t *value, uint32_t count) {
     return ref_ue8m0_ceil((most > floor ? most : floor) * (1.0f / 6));
 }
 
-static void store_token(const struct ref_type *type, uint8_t *const base[], uint32_t row,
-                        const uint16_t *value) {
-    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
-    float scale = token_scale(value, nope);
-    store_e4m3(base[0] + (uint64_t)row * nope, value, nope, scale);
-    memcpy(base[1] + (uint64_t)row * 2 * rope, value + nope, 2 * rope);
-    memcpy(base[2] + (uint64_t)row * 4, &scale, 4);
+/* A place's page in one plane. */
+static uint8_t *page_of(const struct ref_place *place, uint32_t plane, uint64_t page) {
+    return place->plane[plane].base + page * place->plane[plane].stride;
 }
 
-static void store_ds_mla(const struct ref_type *type, uint8_t *page, uint32_t rows, uint32_t row,
+/* The parts of a row. */
+struct parts {
+    size_t nope, rope; /* elements */
+};
+
+static struct parts parts_of(const struct ref_type *type) {
+    return (struct parts){type->head_dim - type->rope_dim, type->rope_dim};
+}
+
+static void store_bf16(const struct ref_type *type, uint8_t *rows, uint64_t row,
+                       const uint16_t *value) {
+    size_t bytes = 2 * (size_t)type->head_dim;
+    memcpy(rows + row * bytes, value, bytes);
+}
+
+/* The rope part in a plane of its own. */
+static void store_rope(const struct ref_type *type, uint8_t *rows, uint64_t row,
+                       const uint16_t *value) {
+    struct parts part = parts_of(type);
+    memcpy(rows + row * 2 * part.rope, value + part.nope, 2 * part.rope);
+}
+
+static void store_token(const struct ref_type *type, uint8_t *codes, uint8_t *scales, uint64_t row,
+                        const uint16_t *value) {
+    struct parts part = parts_of(type);
+    float scale = token_scale(value, (uint32_t)part.nope);
+    store_e4m3(codes + row * part.nope, value, part.nope, scale);
+    memcpy(scales + row * 4, &scale, 4);
+}
+
+static void store_ds_mla(const struct ref_type *type, uint8_t *page, uint64_t rows, uint64_t row,
                          const uint16_t *value) {
-    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
+    struct parts part = parts_of(type);
     struct sizes size = row_sizes(type, 0);
     uint8_t *data = page + row * size.data;
     uint8_t *footer = page + rows * size.data + row * size.footer;
     memset(footer, 0, size.footer);
-    for (uint32_t i = 0; i < nope / SCALE_BLOCK; i++) {
-        const uint16_t *part = value + i * SCALE_BLOCK;
-        footer[i] = footer_scale(part, SCALE_BLOCK);
-        store_e4m3(data + i * SCALE_BLOCK, part, SCALE_BLOCK, ref_ue8m0_value(footer[i]));
+    for (size_t i = 0; i < part.nope / SCALE_BLOCK; i++) {
+        const uint16_t *block = value + i * SCALE_BLOCK;
+        footer[i] = footer_scale(block, SCALE_BLOCK);
+        store_e4m3(data + i * SCALE_BLOCK, block, SCALE_BLOCK, ref_ue8m0_value(footer[i]));
     }
-    memcpy(data + nope, value + nope, 2 * rope);
+    memcpy(data + part.nope, value + part.nope, 2 * part.rope);
 }
 
-static void store_two_plane(const struct ref_type *type, uint8_t *const base[], uint32_t row,
+static void store_two_plane(const struct ref_type *type, uint8_t *rows, uint64_t row,
                             const uint16_t *value) {
-    uint32_t rope = type->rope_dim, nope = type->head_dim - rope;
-    uint8_t *data = base[0] + (uint64_t)row * type->head_dim, *scale = data + nope;
-    memset(scale, 0, rope);
-    for (uint32_t i = 0; i < nope / SCALE_BLOCK; i++) {
-        const uint16_t *part = value + i * SCALE_BLOCK;
-        uint8_t byte = two_plane_scale(part, SCALE_BLOCK);
-        store_e4m3(data + i * SCALE_BLOCK, part, SCALE_BLOCK, ref_ue8m0_value(byte));
+    struct parts part = parts_of(type);
+    uint8_t *data = rows + row * type->head_dim, *scale = data + part.nope;
+    memset(scale, 0, part.rope);
+    for (size_t i = 0; i < part.nope / SCALE_BLOCK; i++) {
+        const uint16_t *block = value + i * SCALE_BLOCK;
+        uint8_t byte = two_plane_scale(block, SCALE_BLOCK);
+        store_e4m3(data + i * SCALE_BLOCK, block, SCALE_BLOCK, ref_ue8m0_value(byte));
         scale[2 * i] = scale[2 * i + 1] = byte;
     }
-    memcpy(base[1] + (uint64_t)row * 2 * rope, value + nope, 2 * rope);
 }
 
-static void store_fp8_index(const struct ref_type *type, uint8_t *page, uint32_t rows, uint32_t row,
+static void store_fp8_index(const struct ref_type *type, uint8_t *page, uint64_t rows, uint64_t row,
                             const uint16_t *value) {
     uint64_t dim = type->head_dim;
     float scale = ref_ue8m0_value(footer_scale(value, type->head_dim));
     store_e4m3(page + row * dim, value, type->head_dim, scale);
-    memcpy(page + rows * dim + (uint64_t)row * 4, &scale, 4);
+    memcpy(page + rows * dim + row * 4, &scale, 4);
 }
 
-static void store_fp4_index(const struct ref_type *type, uint8_t *page, uint32_t rows, uint32_t row,
+static void store_fp4_index(const struct ref_type *type, uint8_t *page, uint64_t rows, uint64_t row,
                             const uint16_t *value) {
     struct sizes size = row_sizes(type, 0);
     uint8_t *codes = page + row * size.data;
     uint8_t *scales = page + rows * size.data + row * size.footer;
-    for (uint32_t i = 0; i < type->head_dim; i += FP4_BLOCK) {
+    for (size_t i = 0; i < type->head_dim; i += FP4_BLOCK) {
         uint8_t byte = fp4_scale(value + i, FP4_BLOCK);
         float scale = ref_ue8m0_value(byte);
         scales[i / FP4_BLOCK] = byte;
-        for (uint32_t e = i; e < i + FP4_BLOCK; e += 2) {
+        for (size_t e = i; e < i + FP4_BLOCK; e += 2) {
             uint8_t low = ref_e2m1(ref_bf16_value(value[e]) / scale);
             uint8_t high = ref_e2m1(ref_bf16_value(value[e + 1]) / scale);
             codes[e / 2] = (uint8_t)(low | high << 4);
@@ -178,18 +203,20 @@ static void store_fp4_index(const struct ref_type *type, uint8_t *page, uint32_t
 
 void ref_row_store(const struct ref_type *type, const struct ref_place *place, uint64_t page,
                    uint32_t row, const uint16_t *value) {
-    uint8_t *base[REF_PLANES] = {0};
-    for (uint32_t i = 0; i < ref_planes(type->format); i++)
-        base[i] = place->plane[i].base + page * place->plane[i].stride;
+    uint8_t *first = page_of(place, 0, page);
     switch (type->format) {
-    case REF_BF16:
-        memcpy(base[0] + (uint64_t)row * 2 * type->head_dim, value, 2 * type->head_dim);
+    case REF_BF16: store_bf16(type, first, row, value); break;
+    case REF_FP8_TOKEN:
+        store_token(type, first, page_of(place, 2, page), row, value);
+        store_rope(type, page_of(place, 1, page), row, value);
         break;
-    case REF_FP8_TOKEN: store_token(type, base, row, value); break;
-    case REF_FP8_DS_MLA: store_ds_mla(type, base[0], place->rows, row, value); break;
-    case REF_FP8_TWO_PLANE: store_two_plane(type, base, row, value); break;
-    case REF_FP8_INDEX: store_fp8_index(type, base[0], place->rows, row, value); break;
-    case REF_FP4_INDEX: store_fp4_index(type, base[0], place->rows, row, value); break;
+    case REF_FP8_DS_MLA: store_ds_mla(type, first, place->rows, row, value); break;
+    case REF_FP8_TWO_PLANE:
+        store_two_plane(type, first, row, value);
+        store_rope(type, page_of(place, 1, page), row, value);
+        break;
+    case REF_FP8_INDEX: store_fp8_index(type, first, place->rows, row, value); break;
+    case REF_FP4_INDEX: store_fp4_index(type, first, place->rows, row, value); break;
     default: break;
     }
 }

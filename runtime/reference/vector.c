@@ -24,7 +24,7 @@ void ref_rms_norm(float *x, uint32_t count, const float *weight, float eps) {
 
 void ref_rotate(float *x, uint32_t rope_dim, const float *table) {
     const float *cosine = table, *sine = table + rope_dim / 2;
-    for (uint32_t i = 0; i < rope_dim / 2; i++) {
+    for (size_t i = 0; i < rope_dim / 2; i++) {
         float a = x[2 * i], b = x[2 * i + 1];
         x[2 * i] = a * cosine[i] - b * sine[i];
         x[2 * i + 1] = a * sine[i] + b * cosine[i];

@@ -44,6 +44,23 @@ uint8_t *buffer_data(const struct buffer *buffer) {
     return buffer->image + buffer->guard;
 }
 
+/* Images come from malloc and data begins at a multiple of 256 behind it: aligned for any number.
+ */
+float *buffer_floats(const struct buffer *buffer) {
+    void *data = buffer_data(buffer);
+    return data;
+}
+
+int32_t *buffer_ints(const struct buffer *buffer) {
+    void *data = buffer_data(buffer);
+    return data;
+}
+
+uint16_t *buffer_halves(const struct buffer *buffer) {
+    void *data = buffer_data(buffer);
+    return data;
+}
+
 size_t buffer_bytes(const struct buffer *buffer) {
     return buffer->total - 2 * buffer->guard;
 }

@@ -30,6 +30,9 @@ void buffer_destroy(struct session *session, struct buffer *buffer);
 
 kvf_address buffer_address(const struct buffer *buffer); /* of the data on the device */
 uint8_t *buffer_data(const struct buffer *buffer);       /* of the data in the image */
+float *buffer_floats(const struct buffer *buffer);       /* the same, as numbers */
+int32_t *buffer_ints(const struct buffer *buffer);
+uint16_t *buffer_halves(const struct buffer *buffer); /* bf16 */
 size_t buffer_bytes(const struct buffer *buffer);
 
 /* Copy the whole image to the device. */

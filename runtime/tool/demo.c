@@ -24,7 +24,7 @@ static void choose_layers(struct demo_type *at) {
 
 static bool make_weights(struct demo *demo, const char *name, size_t count, struct buffer *out) {
     if (!buffer_create(&demo->session, name, 4 * count, false, out)) return false;
-    input_weight(&demo->random, false, (float *)(void *)buffer_data(out), (uint32_t)count);
+    input_weight(&demo->random, false, buffer_floats(out), (uint32_t)count);
     return buffer_upload(&demo->session, out);
 }
 
@@ -32,8 +32,8 @@ static bool make_rope(struct demo *demo, struct demo_type *at, uint32_t type) {
     size_t bytes = 4 * (size_t)SCHEDULE_POSITIONS * at->rules.rope_dim;
     kvf_error error;
     if (!buffer_create(&demo->session, "rope", bytes, false, &at->rope)) return false;
-    if (kvf_rope_table(demo->session.bundle, type, SCHEDULE_POSITIONS,
-                       (float *)(void *)buffer_data(&at->rope), &error))
+    if (kvf_rope_table(demo->session.bundle, type, SCHEDULE_POSITIONS, buffer_floats(&at->rope),
+                       &error))
         return session_fail("rope table", &error);
     return buffer_upload(&demo->session, &at->rope);
 }

@@ -71,10 +71,6 @@ static uint32_t real_tokens(const struct batch *batch) {
     return count;
 }
 
-static const float *floats(const struct buffer *buffer) {
-    return (const float *)(const void *)buffer_data(buffer);
-}
-
 /* ---- swa_write ---- */
 
 static bool bind_window(struct demo *demo, struct demo_type *at, uint32_t type, uint32_t layer,
@@ -95,8 +91,8 @@ static bool swa_write(struct demo *demo, uint32_t type, uint32_t layer) {
     struct buffer latent = {0};
     struct ref_swa_write args = {
         .batch = batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS),
-        .norm_weight = floats(&at->weight),
-        .rope = floats(&at->rope),
+        .norm_weight = buffer_floats(&at->weight),
+        .rope = buffer_floats(&at->rope),
         .window = {.rows = at->rules.ring},
     };
     bool good = make_input(demo, "latent", at->rules.input, at->rules.head_dim, &latent,
@@ -147,7 +143,7 @@ static bool tail_append(struct demo *demo, uint32_t type, enum demo_job job, uin
     struct ref_tail_append args = {
         .batch = batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS),
         .dim = index ? at->info.indexer_dim : at->rules.head_dim,
-        .ape = floats(ape),
+        .ape = buffer_floats(ape),
     };
     uint32_t columns = (1 + at->rules.overlap) * args.dim;
     bool good = make_input(demo, "kv", at->rules.input, columns, &kv, &args.kv_stride) &&

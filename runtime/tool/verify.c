@@ -11,11 +11,22 @@ static const struct verifier {
     const char *kernel;
     bool (*run)(struct verify *verify, const struct subject *subject);
 } verifiers[] = {
-    {"swa_write", verify_swa_write},     {"state_reset", verify_state_reset},
-    {"tail_append", verify_tail_append}, {"index_tail_append", verify_tail_append},
-    {"compress", verify_compress},       {"index_compress", verify_compress},
-    {"row_lists", verify_lists},         {"translate_pack", verify_lists},
-    {"q_norm_rope", verify_query},       {"inverse_rope", verify_query},
+    {"swa_write", verify_swa_write},
+    {"state_reset", verify_state_reset},
+    {"tail_append", verify_tail_append},
+    {"index_tail_append", verify_tail_append},
+    {"compress", verify_compress},
+    {"index_compress", verify_compress},
+    {"row_lists", verify_lists},
+    {"translate_pack", verify_lists},
+    {"q_norm_rope", verify_query},
+    {"inverse_rope", verify_query},
+    {"indexer_query", verify_indexer_query},
+    {"indexer_scores", verify_indexer_scores},
+    {"indexer_topk", verify_indexer_topk},
+    {"attn", verify_attn},
+    {"attn_combine", verify_attn_combine},
+    {"rows_copy", verify_rows_copy},
 };
 
 bool outputs_remember(struct outputs *outputs) {
@@ -111,20 +122,33 @@ static bool seen_before(const struct rules *rules, size_t index) {
     return false;
 }
 
-static bool run_type(struct verify *verify, const struct options *options, uint32_t type) {
+/* All kernels of a layer type, or of the common module. */
+static bool run_kernels(struct verify *verify, const struct options *options,
+                        struct subject *subject) {
     const struct rules *rules = &verify->session->rules;
+    for (size_t i = 0; i < rules->kernel_count; i++) {
+        const struct rules_kernel *kernel = &rules->kernels[i];
+        if (strcmp(kernel->type, subject->info->name) != 0 || seen_before(rules, i)) continue;
+        if (!wanted(options->kernel, kernel->name)) continue;
+        subject->kernel = kernel->name;
+        if (!run_one(verify, subject)) return false;
+    }
+    return true;
+}
+
+static bool run_type(struct verify *verify, const struct options *options, uint32_t type) {
     kvf_type_info info;
     struct subject subject = {.info = &info};
     if (kvf_bundle_type(verify->session->bundle, type, &info)) return false;
     if (!wanted(options->type, info.name)) return true;
-    if (!rules_of_type(rules, &info, &subject.rules)) return false;
-    for (size_t i = 0; i < rules->kernel_count; i++) {
-        if (strcmp(rules->kernels[i].type, info.name) || seen_before(rules, i)) continue;
-        if (!wanted(options->kernel, rules->kernels[i].name)) continue;
-        subject.kernel = rules->kernels[i].name;
-        if (!run_one(verify, &subject)) return false;
-    }
-    return true;
+    return rules_of_type(&verify->session->rules, &info, &subject.rules) &&
+           run_kernels(verify, options, &subject);
+}
+
+static bool run_common(struct verify *verify, const struct options *options) {
+    const kvf_type_info info = {.name = "common"};
+    struct subject subject = {.info = &info};
+    return !wanted(options->type, info.name) || run_kernels(verify, options, &subject);
 }
 
 int tool_verify(int argc, char **argv) {
@@ -139,6 +163,7 @@ int tool_verify(int argc, char **argv) {
     bool good = session_open(&options, &session);
     for (uint32_t type = 0; good && type < session.model.types; type++)
         good = run_type(&verify, &options, type);
+    good = good && run_common(&verify, &options);
     good = good && verify.cases > 0 && !verify.failed;
     printf("1..%u\n# %u cases, %u failed, %llu bytes written, %llu compared\n", verify.cases,
            verify.cases, verify.failed, (unsigned long long)verify.changed,

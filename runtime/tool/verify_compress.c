@@ -32,10 +32,6 @@ struct inputs {
     uint64_t kv_stride, score_stride;
 };
 
-static float *floats(const struct buffer *buffer) {
-    return (float *)(void *)buffer_data(buffer);
-}
-
 static bool make_table(struct bench *b, const char *name, size_t count, struct buffer *out) {
     return buffer_create(b->verify->session, name, 4 * count, false, out);
 }
@@ -72,14 +68,14 @@ static bool make_all(struct bench *b) {
         !make_table(b, "ape", (size_t)b->rules.ratio * b->columns, &b->ape) ||
         !make_table(b, "norm_weight", b->dim, &b->weight) || !make_table(b, "rope", rope, &b->rope))
         return false;
-    input_rope(&b->verify->random, floats(&b->rope), rope);
+    input_rope(&b->verify->random, buffer_floats(&b->rope), rope);
     return buffer_upload(b->verify->session, &b->rope);
 }
 
 static bool set_weights(struct bench *b, bool special) {
     uint64_t *random = &b->verify->random;
-    input_weight(random, special, floats(&b->ape), b->rules.ratio * b->columns);
-    input_weight(random, special, floats(&b->weight), b->dim);
+    input_weight(random, special, buffer_floats(&b->ape), b->rules.ratio * b->columns);
+    input_weight(random, special, buffer_floats(&b->weight), b->dim);
     return buffer_upload(b->verify->session, &b->ape) &&
            buffer_upload(b->verify->session, &b->weight);
 }
@@ -123,8 +119,7 @@ static bool make_inputs(struct bench *b, enum input_kind kind, struct inputs *ou
         !make_table(b, "write_from", requests, &out->write_from) ||
         !make_table(b, "block_table", (size_t)requests * b->table_stride, &out->table))
         return false;
-    fill_table(b, (int32_t *)(void *)buffer_data(&out->table),
-               (int32_t *)(void *)buffer_data(&out->write_from));
+    fill_table(b, buffer_ints(&out->table), buffer_ints(&out->write_from));
     return buffer_upload(verify->session, &out->write_from) &&
            buffer_upload(verify->session, &out->table);
 }
@@ -167,11 +162,11 @@ static void reference(struct bench *b, const struct inputs *inputs) {
         .score = buffer_data(&inputs->score),
         .kv_stride = inputs->kv_stride,
         .score_stride = inputs->score_stride,
-        .ape = floats(&b->ape),
-        .norm_weight = floats(&b->weight),
-        .rope = floats(&b->rope),
-        .write_from = (const int32_t *)(const void *)buffer_data(&inputs->write_from),
-        .block_table = (const int32_t *)(const void *)buffer_data(&inputs->table),
+        .ape = buffer_floats(&b->ape),
+        .norm_weight = buffer_floats(&b->weight),
+        .rope = buffer_floats(&b->rope),
+        .write_from = buffer_ints(&inputs->write_from),
+        .block_table = buffer_ints(&inputs->table),
         .pages = b->pages,
         .table_stride = b->table_stride,
         .place = {.rows = b->rules.block / b->rules.ratio},

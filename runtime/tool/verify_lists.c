@@ -23,10 +23,6 @@ struct bench {
     struct buffer rows, window_count, entry_count; /* outputs */
 };
 
-static int32_t *ints(const struct buffer *buffer) {
-    return (int32_t *)(void *)buffer_data(buffer);
-}
-
 static bool make(struct bench *b, const char *name, size_t count, bool output, struct buffer *out) {
     return buffer_create(b->verify->session, name, 4 * count, output, out);
 }
@@ -38,9 +34,9 @@ static bool make_page_table(struct bench *b, const char *name, struct buffer *ou
     if (!make(b, name, count, false, out)) return false;
     for (size_t i = 0; i < count; i++) {
         uint32_t chance = input_below(random, 12);
-        ints(out)[i] = chance == 0   ? -1
-                       : chance == 1 ? (int32_t)b->pages
-                                     : (int32_t)input_below(random, b->pages);
+        buffer_ints(out)[i] = chance == 0   ? -1
+                              : chance == 1 ? (int32_t)b->pages
+                                            : (int32_t)input_below(random, b->pages);
     }
     return buffer_upload(b->verify->session, out);
 }
@@ -55,10 +51,10 @@ static bool make_topk(struct bench *b) {
         return false;
     for (uint32_t t = 0; t < tokens; t++) {
         for (uint32_t i = 0; i < b->topk_stride; i++)
-            ints(&b->topk)[t * b->topk_stride + i] =
+            buffer_ints(&b->topk)[t * b->topk_stride + i] =
                 (int32_t)input_below(random, b->positions / b->rules.ratio + 40);
-        ints(&b->topk_count)[t] = (int32_t)input_below(random, b->topk_stride + 1);
-        ints(&b->given)[t] = (int32_t)input_below(random, b->list_stride + 1);
+        buffer_ints(&b->topk_count)[t] = (int32_t)input_below(random, b->topk_stride + 1);
+        buffer_ints(&b->given)[t] = (int32_t)input_below(random, b->list_stride + 1);
     }
     struct session *session = b->verify->session;
     return buffer_upload(session, &b->topk) && buffer_upload(session, &b->topk_count) &&
@@ -115,7 +111,7 @@ static bool launch(struct bench *b) {
 }
 
 static struct ref_table table(const struct bench *b, const struct buffer *buffer) {
-    return (struct ref_table){ints(buffer), b->table_stride, b->pages};
+    return (struct ref_table){buffer_ints(buffer), b->table_stride, b->pages};
 }
 
 static void reference_lists(struct bench *b) {
@@ -126,9 +122,9 @@ static void reference_lists(struct bench *b) {
         .block = table(b, &b->block),
         .indexer = b->subject->info->has_indexer,
         .list_stride = b->list_stride,
-        .rows = ints(&b->rows),
-        .window_count = ints(&b->window_count),
-        .entry_count = ints(&b->entry_count),
+        .rows = buffer_ints(&b->rows),
+        .window_count = buffer_ints(&b->window_count),
+        .entry_count = buffer_ints(&b->entry_count),
     };
     ref_row_lists(&b->rules, &args);
 }
@@ -139,11 +135,11 @@ static void reference_pack(struct bench *b) {
         .block = table(b, &b->block),
         .list_stride = b->list_stride,
         .topk_stride = b->topk_stride,
-        .topk = ints(&b->topk),
-        .topk_count = ints(&b->topk_count),
-        .window_count = ints(&b->given),
-        .rows = ints(&b->rows),
-        .entry_count = ints(&b->entry_count),
+        .topk = buffer_ints(&b->topk),
+        .topk_count = buffer_ints(&b->topk_count),
+        .window_count = buffer_ints(&b->given),
+        .rows = buffer_ints(&b->rows),
+        .entry_count = buffer_ints(&b->entry_count),
     };
     ref_translate_pack(&b->rules, &args);
 }

@@ -24,7 +24,7 @@ static bool make_positions(struct bench *b) {
     struct session *session = b->verify->session;
     if (!buffer_create(session, "position", 4 * (size_t)b->tokens, false, &b->position))
         return false;
-    int32_t *at = (int32_t *)(void *)buffer_data(&b->position);
+    int32_t *at = buffer_ints(&b->position);
     for (uint32_t t = 0; t < b->tokens; t++)
         at[t] = t % 3 == 2 ? odd[t / 3 % 6] : (int32_t)input_below(&b->verify->random, POSITIONS);
     return buffer_upload(session, &b->position);
@@ -33,7 +33,7 @@ static bool make_positions(struct bench *b) {
 static bool make_rope(struct bench *b) {
     size_t count = (size_t)POSITIONS * b->rules.rope_dim;
     if (!buffer_create(b->verify->session, "rope", 4 * count, false, &b->rope)) return false;
-    input_rope(&b->verify->random, (float *)(void *)buffer_data(&b->rope), count);
+    input_rope(&b->verify->random, buffer_floats(&b->rope), count);
     return buffer_upload(b->verify->session, &b->rope);
 }
 
@@ -68,8 +68,8 @@ static void reference(struct bench *b) {
         .tokens = b->tokens,
         .heads = b->heads,
         .positions = POSITIONS,
-        .position = (const int32_t *)(const void *)buffer_data(&b->position),
-        .rope = (const float *)(const void *)buffer_data(&b->rope),
+        .position = buffer_ints(&b->position),
+        .rope = buffer_floats(&b->rope),
         .q = b->inverse ? NULL : buffer_data(&b->q),
         .out = buffer_data(&b->out),
         .q_stride = b->q_stride,

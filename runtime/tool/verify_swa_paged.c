@@ -24,14 +24,6 @@ struct inputs {
     uint64_t latent_stride;
 };
 
-static float *floats(const struct buffer *buffer) {
-    return (float *)(void *)buffer_data(buffer);
-}
-
-static int32_t *ints(const struct buffer *buffer) {
-    return (int32_t *)(void *)buffer_data(buffer);
-}
-
 static bool make_all(struct bench *b) {
     struct session *session = b->verify->session;
     size_t rope = (size_t)b->positions * b->rules.rope_dim;
@@ -46,12 +38,12 @@ static bool make_all(struct bench *b) {
     if (!buffer_create(session, "rope", 4 * rope, false, &b->rope) ||
         !buffer_create(session, "norm_weight", 4 * (size_t)b->rules.head_dim, false, &b->weight))
         return false;
-    input_rope(&b->verify->random, floats(&b->rope), rope);
+    input_rope(&b->verify->random, buffer_floats(&b->rope), rope);
     return buffer_upload(session, &b->rope);
 }
 
 static bool set_weight(struct bench *b, bool special) {
-    input_weight(&b->verify->random, special, floats(&b->weight), b->rules.head_dim);
+    input_weight(&b->verify->random, special, buffer_floats(&b->weight), b->rules.head_dim);
     return buffer_upload(b->verify->session, &b->weight);
 }
 
@@ -82,7 +74,7 @@ static bool make_inputs(struct bench *b, enum input_kind kind, bool holes, struc
         !buffer_create(session, "window_table", 4 * (size_t)requests * b->table_stride, false,
                        &out->table))
         return false;
-    fill_table(b, holes, ints(&out->table), ints(&out->write_from));
+    fill_table(b, holes, buffer_ints(&out->table), buffer_ints(&out->write_from));
     return buffer_upload(session, &out->write_from) && buffer_upload(session, &out->table);
 }
 
@@ -114,10 +106,10 @@ static void reference(struct bench *b, const struct inputs *inputs) {
         .batch = batch_reference(&b->batch, 0, b->positions),
         .latent = buffer_data(&inputs->latent),
         .latent_stride = inputs->latent_stride,
-        .norm_weight = floats(&b->weight),
-        .rope = floats(&b->rope),
-        .write_from = ints(&inputs->write_from),
-        .window_table = ints(&inputs->table),
+        .norm_weight = buffer_floats(&b->weight),
+        .rope = buffer_floats(&b->rope),
+        .write_from = buffer_ints(&inputs->write_from),
+        .window_table = buffer_ints(&inputs->table),
         .pages = b->pages,
         .table_stride = b->table_stride,
         .window = {.rows = b->rules.block},

@@ -42,13 +42,12 @@ static bool make_inputs(struct bench *b) {
     if (!buffer_create(session, "rope", 4 * rope, false, &b->rope)) return false;
     if (!buffer_create(session, "norm_weight", 4 * (size_t)b->rules.head_dim, false, &b->weight))
         return false;
-    input_rope(&b->verify->random, (float *)(void *)buffer_data(&b->rope), rope);
+    input_rope(&b->verify->random, buffer_floats(&b->rope), rope);
     return buffer_upload(session, &b->rope);
 }
 
 static bool set_weight(struct bench *b, bool special) {
-    input_weight(&b->verify->random, special, (float *)(void *)buffer_data(&b->weight),
-                 b->rules.head_dim);
+    input_weight(&b->verify->random, special, buffer_floats(&b->weight), b->rules.head_dim);
     return buffer_upload(b->verify->session, &b->weight);
 }
 
@@ -77,8 +76,8 @@ static void reference(struct bench *b, const struct buffer *latent, uint64_t str
         .batch = batch_reference(&b->batch, SLOTS, b->positions),
         .latent = buffer_data(latent),
         .latent_stride = stride,
-        .norm_weight = (const float *)(const void *)buffer_data(&b->weight),
-        .rope = (const float *)(const void *)buffer_data(&b->rope),
+        .norm_weight = buffer_floats(&b->weight),
+        .rope = buffer_floats(&b->rope),
         .window = {.rows = b->rules.ring},
         .swa_pos = {buffer_data(&b->swa_pos), b->pos_stride},
         .swa_head = {buffer_data(&b->swa_head), b->head_stride},

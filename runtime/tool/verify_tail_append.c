@@ -40,8 +40,7 @@ static bool make_arrays(struct bench *b) {
 }
 
 static bool set_ape(struct bench *b, bool special) {
-    input_weight(&b->verify->random, special, (float *)(void *)buffer_data(&b->ape),
-                 b->rules.ratio * b->columns);
+    input_weight(&b->verify->random, special, buffer_floats(&b->ape), b->rules.ratio * b->columns);
     return buffer_upload(b->verify->session, &b->ape);
 }
 
@@ -59,7 +58,7 @@ static void reference(struct bench *b, const struct buffer *kv, uint64_t kv_stri
         .score = buffer_data(score),
         .kv_stride = kv_stride,
         .score_stride = score_stride,
-        .ape = (const float *)(const void *)buffer_data(&b->ape),
+        .ape = buffer_floats(&b->ape),
         .ka = image(b, KA),
         .za = image(b, ZA),
         .kb = image(b, KB),

@@ -280,7 +280,9 @@ CU(cuModuleLoadDataEx, CUmodule *module, const void *image, unsigned count, int 
         return CUDA_ERROR_INVALID_VALUE;
     write_log(values, 0, state.jit_info);
     write_log(values, 2, state.jit_error);
-    if (state.jit_code) return state.jit_code;
+    bool is_cubin = strncmp(image, "CUBIN", 5) == 0;
+    int code = is_cubin ? state.cubin_code : state.jit_code;
+    if (code) return code;
     *module = (CUmodule)(0x10000 + ++last_module);
     scan_entries(*module, image);
     state.modules++;

@@ -16,6 +16,7 @@ struct fake_state {
     int max_shared, max_threads, registers, local_bytes, static_shared;
     int stub;             /* every call gives 34 */
     int jit_code;         /* what loading a module gives */
+    int cubin_code;       /* what loading an image that begins with "CUBIN" gives */
     const char *jit_info; /* logs that loading a module writes */
     const char *jit_error;
     int capturing;           /* the capture status of every stream */

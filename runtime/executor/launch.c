@@ -1,0 +1,135 @@
+#include "launch.h"
+
+#include <stdlib.h>
+
+#include "config.h"
+#include "cuda_types.h"
+#include "report.h"
+#include "schedule.h"
+
+enum { RESIDENT_MAX = 64, BLOCK_FUEL = 1 << 22 };
+
+/* The k-th block to run: in order, or by the seed a permutation (an affine map of the numbers). */
+static uint64_t block_order(const struct launch *l, uint64_t k) {
+    uint64_t seed = l->config->seed, n = l->blocks;
+    if (!seed || n < 2) return k;
+    uint64_t step = seed * 0x9e3779b97f4a7c15u % n, a = n, b;
+    for (step = step ? step : 1;; step = step % n + 1) {
+        a = n;
+        b = step;
+        while (b) {
+            uint64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) break;
+    }
+    return (uint64_t)(((unsigned __int128)k * step + seed) % n);
+}
+
+static bool next_block(struct worker *worker, struct block *b) {
+    struct launch *l = worker->launch;
+    uint64_t k = __atomic_fetch_add((uint64_t *)&l->next_block, 1, __ATOMIC_RELAXED);
+    if (k >= l->blocks) return false;
+    uint64_t linear = block_order(l, k);
+    worker->random =
+        (l->config->seed + 1) * 0x9e3779b97f4a7c15u ^ (linear + 1) * 0xd1b54a32d192ed03u;
+    if (!worker->random) worker->random = 1;
+    block_start(b, linear);
+    return true;
+}
+
+static void fail_launch(struct launch *l, int result) {
+    int none = 0;
+    __atomic_compare_exchange_n((int *)&l->result, &none, result, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    __atomic_store_n((int *)&l->stop, 1, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * Blocks run to their end one after the other. One that does not get there (it may wait for another
+ * block) is put aside, and the next one starts beside it.
+ */
+static void *run_worker(void *argument) {
+    struct worker *worker = argument;
+    struct launch *l = worker->launch;
+    struct block *resident[RESIDENT_MAX];
+    int count = 0, turn = 0;
+    bool more = true;
+    while (!__atomic_load_n((int *)&l->stop, __ATOMIC_RELAXED)) {
+        if (more && count < RESIDENT_MAX && turn >= count) {
+            struct block *b = worker->idle;
+            if (b)
+                worker->idle = NULL;
+            else
+                b = block_new(worker);
+            if (!b) {
+                fail_launch(l, CUDA_ERROR_OUT_OF_MEMORY);
+                break;
+            }
+            more = next_block(worker, b);
+            if (more)
+                resident[count++] = b;
+            else
+                worker->idle = b;
+        }
+        if (!count) {
+            if (!more) break;
+            continue;
+        }
+        if (turn >= count) turn = more ? count - 1 : 0;
+        enum block_state state = block_run(resident[turn], BLOCK_FUEL);
+        if (state == BLOCK_STOPPED) break;
+        if (state == BLOCK_DONE) {
+            worker->blocks++;
+            worker->idle = resident[turn];
+            resident[turn] = resident[--count];
+            turn = count;
+        } else {
+            turn++;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t thread_count(const struct launch *l) {
+    uint64_t threads = l->config->threads;
+    return threads < l->blocks ? threads : l->blocks;
+}
+
+static void run_workers(struct launch *l, struct worker *workers, uint64_t count) {
+    pthread_t threads[1024];
+    uint64_t started = 0;
+    for (uint64_t i = 1; i < count; i++) {
+        if (pthread_create(&threads[started], NULL, run_worker, &workers[i])) break;
+        started++;
+    }
+    run_worker(&workers[0]);
+    for (uint64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    (void)l;
+}
+
+/* What host copies defined since the last launch may have completed a region. */
+static void refresh_regions(struct memory *memory) {
+    for (size_t i = 0; i < memory->count; i++) region_refresh(memory->live[i]);
+}
+
+int launch_run(struct launch *l, struct launch_totals *totals) {
+    memset(totals, 0, sizeof *totals);
+    l->blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+    uint64_t count = thread_count(l);
+    struct worker *workers = calloc(count, sizeof *workers);
+    if (!workers) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint64_t i = 0; i < count; i++) workers[i].launch = l;
+    refresh_regions(l->memory);
+    run_workers(l, workers, count);
+    for (uint64_t i = 0; i < count; i++) {
+        totals->blocks += workers[i].blocks;
+        totals->warp_instructions += workers[i].warp_instructions;
+        totals->lane_instructions += workers[i].lane_instructions;
+        arena_free(&workers[i].arena);
+    }
+    free(workers);
+    if (l->result) reporter_fold(l->reporter);
+    return l->result;
+}

@@ -1,0 +1,149 @@
+#!/usr/bin/env lua5.4
+-- What else kvforge writes: embedded bundles, cubins, imported specs; and what is left when writing
+-- fails half-way.
+package.path = "tests/?.lua;lua/?.lua;" .. package.path
+local tap = require "tap"
+local shell = require "shell"
+local json = require "kvforge.json"
+
+local dir = shell.directory()
+local bundle = dir .. "/bundle"
+local function kvforge(arguments) return shell.run(shell.kvforge .. " " .. arguments) end
+local function info(path) return shell.run(shell.kvforge_run .. " info " .. path) end
+local function expect(good, output, name) if not tap.ok(good, name) then tap.note(output) end end
+
+tap.plan(24)
+
+-- ---- the header and the embedded bundle, in C and C++ ----
+
+local warnings = "-Wall -Wextra -Wshadow -Wconversion -Werror -Iruntime"
+local status, output = kvforge("build examples/tiny.lua --embed -o " .. bundle)
+expect(status == 0 and shell.exists(bundle .. "/tiny.c"), output, "--embed writes tiny.c")
+local program = [[
+#include "tiny.h"
+#include <stdio.h>
+int main(void) {
+    kvf_bundle *bundle;
+    kvf_error error;
+    kvf_model_info model;
+    if (kvf_bundle_open_memory(tiny_files, tiny_file_count, &bundle, &error)) return puts(error.text), 1;
+    if (kvf_bundle_model(bundle, &model)) return 1;
+    printf("%s %u\n", model.name, model.layers);
+    kvf_bundle_close(bundle);
+    return 0;
+}
+]]
+shell.write(dir .. "/user.c", program)
+local libraries = shell.build .. "/lib/libkvforge.a -ljansson -lxxhash -lmd -ldl -lm -pthread"
+for _, compiler in ipairs { "cc -std=c17 -x c", "g++ -std=c++17 -x c++" } do
+  status, output = shell.run(("%s %s -I%s %s/user.c %s/tiny.c -x none -o %s/user %s && %s/user")
+    :format(compiler, warnings, bundle, dir, bundle, dir, libraries, dir))
+  expect(status == 0 and output == "tiny 3\n", output, compiler:match("std=(%S+)") .. ": a program carries its bundle")
+end
+
+-- ---- cubins ----
+
+if shell.find("ptxas") then
+  status, output = kvforge("build examples/tiny.lua --cubin -o " .. bundle)
+  local module = json.decode(shell.read(bundle .. "/manifest.json")).modules[1]
+  expect(status == 0 and module.cubin and shell.read(bundle .. "/" .. module.cubin.file):sub(1, 4) == "\127ELF",
+    output, "--cubin adds an ELF file that the manifest names")
+  local first = shell.read(bundle .. "/manifest.json")
+  kvforge("build examples/tiny.lua --cubin -o " .. bundle)
+  tap.ok(first == shell.read(bundle .. "/manifest.json"), "cubins are the same every time")
+  tap.ok((info(bundle)) == 0, "the library takes a bundle with cubins")
+else
+  tap.skip(3, "no ptxas here")
+end
+status, output = shell.run(("KVF_PTXAS=/nowhere %s build examples/tiny.lua --cubin -o %s/none"):format(shell.kvforge, dir))
+expect(status == 2 and output:find("--cubin needs ptxas", 1, true) and not shell.exists(dir .. "/none"), output,
+  "--cubin without ptxas is refused")
+
+-- ---- templates and Lua modules from a directory ----
+
+shell.run(("cp -r templates %s/templates && cp -r lua/kvforge %s/lua"):format(dir, dir))
+kvforge("build examples/tiny.lua -o " .. bundle)
+status, output = kvforge(("build examples/tiny.lua --templates %s/templates --lua %s/lua -o %s/other"):format(dir, dir, dir))
+local differ, what = shell.run(("diff -r %s %s/other"):format(bundle, dir))
+expect(status == 0 and differ == 0, output .. what, "--templates and --lua read the same files from elsewhere")
+shell.run(("sed -i 's/a \\* c - b \\* s/a * c + b * s/' %s/templates/lib/rope.lua"):format(dir))
+kvforge(("build examples/tiny.lua --templates %s/templates -o %s/other"):format(dir, dir))
+tap.ok((shell.run(("diff -r %s %s/other"):format(bundle, dir))) == 1, "and a change there changes the PTX")
+status, output = kvforge(("build examples/tiny.lua --templates %s/nowhere -o %s/none"):format(dir, dir))
+expect(status == 70 and output:find("cannot read", 1, true), output, "a templates directory that does not exist")
+
+-- ---- import ----
+
+status, output = kvforge("import tests/data/deepseek-small.config.json --name small --target sm_80")
+expect(status == 0 and output:find('name = "small"', 1, true) and output:find('"sm_80"', 1, true), output,
+  "import prints a spec, flags taken over")
+status, output = kvforge(("import tests/data/deepseek-small.config.json -o %s/small.lua && %s check %s/small.lua")
+  :format(dir, shell.kvforge, dir))
+expect(status == 0, output, "import -o writes a spec that checks")
+shell.write(dir .. "/bad.json", '{ "model_type": "deepseek_v4", "head_dim": 320 }')
+status, output = kvforge(("import %s/bad.json -o %s/bad.lua"):format(dir, dir))
+expect(status == 1 and output:find("bad.json", 1, true) and not shell.exists(dir .. "/bad.lua"), output,
+  "a config that cannot be taken over is refused, and nothing is written")
+status, output = kvforge(("import tests/data/deepseek-small.config.json -o %s/no/such/spec.lua"):format(dir))
+expect(status == 1 and output:find("cannot create a file beside", 1, true), output, "a place that cannot be written")
+
+-- ---- writing that fails ----
+
+local function whole(name)
+  local good, text = info(bundle)
+  local _, left = shell.run(("ls -d %s.new-* 2>/dev/null"):format(bundle))
+  expect(good == 0 and text:find("^tiny"), text .. left, name)
+  return left
+end
+
+kvforge("build examples/tiny.lua -o " .. bundle)
+-- A file size limit ends the program with a signal in the middle of a file.
+status = shell.run(("(ulimit -f 16; %s build examples/deepseek-v4-flash.lua -o %s)"):format(shell.kvforge, bundle))
+tap.ok(status ~= 0, "a build that dies while writing fails")
+whole("and the old bundle is whole")
+shell.run(("rm -rf %s.new-*"):format(bundle))
+
+-- Killed at many moments: the directory is the old bundle or the new one, never a mixture.
+local names = {}
+for step = 1, 30 do
+  local spec = step % 2 == 0 and "tiny" or "deepseek-v4-pro"
+  shell.run(("timeout -s KILL 0.%03d %s build examples/%s.lua -o %s"):format(step * 25, shell.kvforge, spec, bundle))
+  local good, text = info(bundle)
+  names[#names + 1] = good == 0 and (text:find("^tiny") or text:find("^deepseek%-v4%-pro")) and "good" or text
+end
+local bad = 0
+for _, name in ipairs(names) do if name ~= "good" then bad = bad + 1 end end
+tap.is(bad, 0, "killed at thirty moments, the bundle opens every time")
+shell.run(("rm -rf %s.new-*"):format(bundle))
+
+local mounted = shell.run(("mkdir %s/small && mount -t tmpfs -o size=96k tmpfs %s/small"):format(dir, dir)) == 0
+if mounted then
+  status, output = kvforge(("build examples/tiny.lua -o %s/small/bundle"):format(dir))
+  local _, left = shell.run(("ls -A %s/small"):format(dir))
+  expect(status == 1 and output:find("No space left on device", 1, true), output, "a full disk is an error")
+  tap.is(left, "", "and nothing is left on it")
+  shell.run("umount " .. dir .. "/small")
+else
+  tap.skip(2, "cannot mount a small file system here")
+end
+
+shell.run(("mkdir %s/locked && chmod 555 %s/locked"):format(dir, dir))
+if shell.run(("touch %s/locked/x"):format(dir)) ~= 0 then
+  status, output = kvforge(("build examples/tiny.lua -o %s/locked/bundle"):format(dir))
+  expect(status == 1 and output:find("Permission denied", 1, true), output, "a directory that cannot be written")
+else
+  tap.skip(1, "root may write anywhere")
+end
+
+-- ---- help and usage ----
+
+status, output = kvforge("--help")
+expect(status == 0 and output:find("^usage: kvforge build", 1), output, "--help says the usage")
+status, output = kvforge("--version")
+expect(status == 0 and output:find("^kvforge %d+%.%d+%.%d+\n$"), output, "--version says the version")
+status, output = kvforge("build")
+expect(status == 2 and output:find("a spec is missing", 1, true), output, "a missing spec")
+status, output = kvforge("check " .. dir .. "/nothing.lua")
+expect(status == 1 and output:find("cannot read", 1, true), output, "a spec that is not there")
+shell.clean()
+tap.done()
