@@ -282,6 +282,11 @@ $(BUILD)/fuzzers/runtime_%: tests/fuzz/runtime_%.c $(LIB_A)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< $(FUZZ_MAIN) -o $@ $(LIB_A) $(LIB_LIBS)
 
+# The symbols that programs may rely on; see tests/runtime_install_test.lua.
+.PHONY: exports
+exports: $(LIB_SO)
+	nm -D --defined-only $< | awk '{ print $$3 }' | LC_ALL=C sort > tests/exports.txt
+
 .PHONY: help
 help:
 	@echo 'make             build everything into $(BUILD)'

@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 }
 ]]
 
-tap.plan(22)
+tap.plan(21)
 
 local function runs(command, name)
   local status, output = shell.run(command)
@@ -94,7 +94,7 @@ local said = runs("env -u KVF_EXECUTOR LD_LIBRARY_PATH=" .. lib .. " " .. here .
   " executor",
   "a program outside the tree asks for the executor")
 tap.contains(said, PREFIX .. "/lib/kvforge/libcuda.so.1", "which is found beside the library")
--- ---- exports: what is in the list stays; what is new is added to it on purpose ----
+-- ---- exports: what is in the list stays, or programs break; what is new is declared in kvforge.h ----
 
 local _, symbols = shell.run("nm -D --defined-only " .. lib .. "/libkvforge.so | awk '{ print $3 }'")
 local exported, golden = {}, {}
@@ -108,10 +108,10 @@ for name in pairs(exported) do
 end
 local instrumented = SANITIZE ~= ""
 if instrumented then
-  tap.skip(3, "instrumentation exports symbols of its own")
+  tap.skip(2, "instrumentation exports symbols of its own")
 else
+  if #new > 0 then tap.note("not yet in tests/exports.txt (make exports): " .. table.concat(new, " ")) end
   tap.is(table.concat(gone, " "), "", "no exported symbol has gone")
-  tap.is(table.concat(new, " "), "", "none is new (if it should be: tests/exports.txt)")
   tap.is(table.concat(foreign, " "), "", "all begin with kvf_")
 end
 local header, undeclared = shell.read("runtime/kvforge.h"), {}
