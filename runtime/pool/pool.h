@@ -236,6 +236,12 @@ __attribute__((format(printf, 2, 3))) bool pool_broken(kvf_error *error, const c
 kvf_status pool_create(const struct pool_geometry *geometry, const kvf_pool_options *options,
                        kvf_pool **out, kvf_error *error);
 
+/* Check the options and count what they buy; makes no array. */
+kvf_status pool_count(kvf_pool *pool, kvf_error *error);
+/* See kvf_pool_plan. */
+kvf_status pool_plan(const struct pool_geometry *geometry, const kvf_pool_options *options,
+                     uint32_t context, kvf_plan *out, kvf_error *error);
+
 /* ---- hash -> block (index.c) ---- */
 
 uint64_t pool_hash(bool first, uint64_t parent, const int32_t *tokens, uint32_t count);
