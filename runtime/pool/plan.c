@@ -14,7 +14,7 @@ struct holding {
 
 static struct holding holding_of(const kvf_pool *pool, uint32_t tokens) {
     struct holding h = {.blocks = pool_blocks_of(pool, tokens)};
-    uint64_t most = pool->tail_blocks + 1 + (pool->geometry.drafts > 0);
+    uint64_t most = pool_reach_blocks(pool);
     h.windows = most < h.blocks ? most : h.blocks;
     h.snapshots = !pool->snapshots ? 0 : h.windows > 1 ? h.windows - 1 : 1;
     return h;

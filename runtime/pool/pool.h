@@ -303,6 +303,8 @@ void pool_publish_checkpoint(kvf_pool *pool, struct pool_sequence *sequence, uin
                              enum pool_kind kind);
 /* First window block that a sequence with `computed` tokens may still read. */
 uint32_t pool_first_window(const kvf_pool *pool, uint32_t computed);
+/* Window blocks that a sequence holds at most between steps: those that a token reads, with slack. */
+uint32_t pool_reach_blocks(const kvf_pool *pool);
 /* The tables changed from this entry on (see tables.c). */
 void pool_mark_blocks(struct pool_sequence *sequence, uint32_t from);
 void pool_mark_windows(struct pool_sequence *sequence, uint32_t from);
