@@ -20,8 +20,8 @@ static bool text_is(json_t *model, const char *name, const char *text) {
 }
 
 static void read_rules(json_t *model, struct rules *out) {
-    out->paged = text_is(model, "window_mode", "paged");
     out->split_rows = (uint32_t)json_integer_value(json_object_get(model, "split_rows"));
+    out->paged = text_is(model, "window_mode", "paged");
     out->model = (struct ref_type){
         .block = (uint32_t)json_integer_value(json_object_get(model, "block")),
         .drafts = (uint32_t)json_integer_value(json_object_get(model, "drafts")),

@@ -20,7 +20,7 @@ struct rules_index {
 struct rules {
     struct ref_type model; /* the model's part of it: dtypes, flags, norm_eps, page_align, block */
     bool paged;            /* window_mode */
-    uint32_t split_rows;   /* list positions in a split of attention */
+    uint32_t split_rows;
     struct rules_kernel *kernels;
     size_t kernel_count;
     struct rules_index *indexes;

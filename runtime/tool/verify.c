@@ -125,14 +125,15 @@ static bool seen_before(const struct rules *rules, size_t index) {
     return false;
 }
 
-/* All kernels of a module that are wanted: of a layer type, or of `common`. */
-static bool run_module(struct verify *verify, const struct options *options,
-                       struct subject *subject) {
+/* All kernels of a layer type, or of the common module. */
+static bool run_kernels(struct verify *verify, const struct options *options,
+                        struct subject *subject) {
     const struct rules *rules = &verify->session->rules;
     for (size_t i = 0; i < rules->kernel_count; i++) {
-        if (strcmp(rules->kernels[i].type, subject->info->name) || seen_before(rules, i)) continue;
-        if (!wanted(options->kernel, rules->kernels[i].name)) continue;
-        subject->kernel = rules->kernels[i].name;
+        const struct rules_kernel *kernel = &rules->kernels[i];
+        if (strcmp(kernel->type, subject->info->name) != 0 || seen_before(rules, i)) continue;
+        if (!wanted(options->kernel, kernel->name)) continue;
+        subject->kernel = kernel->name;
         if (!run_one(verify, subject)) return false;
     }
     return true;
@@ -144,14 +145,13 @@ static bool run_type(struct verify *verify, const struct options *options, uint3
     if (kvf_bundle_type(verify->session->bundle, type, &info)) return false;
     if (!wanted(options->type, info.name)) return true;
     return rules_of_type(&verify->session->rules, &info, &subject.rules) &&
-           run_module(verify, options, &subject);
+           run_kernels(verify, options, &subject);
 }
 
-/* What every model has, whatever its layer types. */
 static bool run_common(struct verify *verify, const struct options *options) {
-    kvf_type_info info = {.name = "common"};
+    const kvf_type_info info = {.name = "common"};
     struct subject subject = {.info = &info};
-    return !wanted(options->type, info.name) || run_module(verify, options, &subject);
+    return !wanted(options->type, info.name) || run_kernels(verify, options, &subject);
 }
 
 int tool_verify(int argc, char **argv) {

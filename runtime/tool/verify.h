@@ -5,6 +5,7 @@
 #include "buffer.h"
 #include "call.h"
 #include "input.h"
+#include "reference/tensor_core.h"
 
 #define VERIFY_OUTPUTS 16
 
@@ -58,11 +59,7 @@ bool verify_indexer_scores(struct verify *verify, const struct subject *subject)
 bool verify_indexer_topk(struct verify *verify, const struct subject *subject);
 bool verify_attn(struct verify *verify, const struct subject *subject);
 bool verify_attn_combine(struct verify *verify, const struct subject *subject);
-/* Of module `common`: subject->info holds its name only. */
-bool verify_rows_copy(struct verify *verify, const struct subject *subject);
-
-/* The type's rules with its indexer's dim and row format. */
-struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
+bool verify_rows_copy(struct verify *verify, const struct subject *subject); /* of no layer type */
 
 /*
  * A guarded array of `slots` elements of `bytes`, with a gap after each that nothing may touch.
@@ -81,6 +78,12 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
 
 /* Set "<name>" and "<name>_stride" of a call. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/* The type's rules with its indexer's dim and row format. */
+struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
+
+/* The arithmetic of the device's tensor cores, whatever the module's target is. */
+struct ref_tensor_core verify_core(const struct verify *verify);
 
 /* The alignment a call wants of a pointer, at least 1. */
 uint32_t verify_align(const struct call *call, const char *name);

@@ -12,6 +12,12 @@ uint32_t verify_align(const struct call *call, const char *name) {
     return 1;
 }
 
+struct ref_tensor_core verify_core(const struct verify *verify) {
+    char target[16];
+    snprintf(target, sizeof target, "sm_%d", kvf_device_capability(verify->session->device));
+    return ref_tensor_core_of(target);
+}
+
 bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,
                    uint64_t bytes, struct buffer *out, uint64_t *stride) {
     uint64_t align = verify_align(call, name);

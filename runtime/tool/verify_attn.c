@@ -32,14 +32,6 @@ struct bench {
     uint64_t q_stride;
 };
 
-static int32_t *ints(const struct buffer *buffer) {
-    return (int32_t *)(void *)buffer_data(buffer);
-}
-
-static float *floats(const struct buffer *buffer) {
-    return (float *)(void *)buffer_data(buffer);
-}
-
 /* ---- one case ---- */
 
 /* One list position: a random row of its place, which then holds numbers; or none. */
@@ -56,14 +48,14 @@ static void fill_lists(struct bench *b, enum input_kind kind) {
     verify_place_clear(&b->window);
     if (b->has_entries) verify_place_clear(&b->compressed);
     for (uint32_t t = 0; t < b->lists.tokens; t++) {
-        int32_t *list = ints(&b->rows) + (size_t)t * b->list_stride;
+        int32_t *list = buffer_ints(&b->rows) + (size_t)t * b->list_stride;
         uint32_t window = b->lists.window[t], length = window + b->lists.entries[t];
         for (uint32_t i = 0; i < b->list_stride; i++)
             list[i] = i < window   ? choose_row(b, &b->window, kind)
                       : i < length ? choose_row(b, &b->compressed, kind)
                                    : INT32_MAX - (int32_t)i;
-        ints(&b->window_count)[t] = (int32_t)window;
-        ints(&b->entry_count)[t] = (int32_t)b->lists.entries[t];
+        buffer_ints(&b->window_count)[t] = (int32_t)window;
+        buffer_ints(&b->entry_count)[t] = (int32_t)b->lists.entries[t];
     }
 }
 
@@ -128,13 +120,13 @@ static void reference(struct bench *b) {
         .scale = b->scale,
         .q = buffer_data(&b->q),
         .q_stride = b->q_stride,
-        .rows = ints(&b->rows),
-        .window_count = ints(&b->window_count),
-        .entry_count = ints(&b->entry_count),
+        .rows = buffer_ints(&b->rows),
+        .window_count = buffer_ints(&b->window_count),
+        .entry_count = buffer_ints(&b->entry_count),
         .window = verify_place_reference(&b->window),
-        .part_o = floats(&b->part_o),
-        .part_m = floats(&b->part_m),
-        .part_l = floats(&b->part_l),
+        .part_o = buffer_floats(&b->part_o),
+        .part_m = buffer_floats(&b->part_m),
+        .part_l = buffer_floats(&b->part_l),
     };
     if (b->has_entries) args.compressed = verify_place_reference(&b->compressed);
     ref_attn(&b->rules, &args);
@@ -264,11 +256,11 @@ bool verify_attn(struct verify *verify, const struct subject *subject) {
     b->subject = subject;
     b->rules = subject->rules;
     b->has_entries = b->rules.ratio > 0;
+    b->core = verify_core(verify);
     b->heads = 5;
     b->split_rows = verify->session->rules.split_rows;
     b->scale = 0x1.6a09e6p-5f;
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
-    if (good) b->core = ref_tensor_core_of(b->call.info.target);
     good = good && make_places(b) && lengths(b) && (!b->has_entries || entries_alone(b)) &&
            head_counts(b) && numbers(b) && scales(b);
     verify_place_destroy(verify, &b->window);

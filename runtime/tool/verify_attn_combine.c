@@ -23,10 +23,6 @@ struct bench {
     uint64_t out_stride;
 };
 
-static float *floats(const struct buffer *buffer) {
-    return (float *)(void *)buffer_data(buffer);
-}
-
 static float between(uint64_t *random, float low, float high) {
     return low + (high - low) * (float)input_below(random, 1 << 20) / (1 << 20);
 }
@@ -49,9 +45,9 @@ static void fill_parts(struct bench *b, enum input_kind kind) {
     uint32_t count = b->tokens * b->splits * b->heads, dim = b->rules.head_dim;
     for (uint32_t i = 0; i < count; i++) {
         bool empty = b->empty && input_below(random, b->empty) == 0;
-        floats(&b->part_m)[i] = empty ? -INFINITY : between(random, -30, 30);
-        floats(&b->part_l)[i] = empty ? 0 : between(random, 1, 100);
-        float *o = floats(&b->part_o) + (size_t)i * dim;
+        buffer_floats(&b->part_m)[i] = empty ? -INFINITY : between(random, -30, 30);
+        buffer_floats(&b->part_l)[i] = empty ? 0 : between(random, 1, 100);
+        float *o = buffer_floats(&b->part_o) + (size_t)i * dim;
         if (empty)
             memset(o, 0xff, 4 * (size_t)dim);
         else
@@ -68,7 +64,7 @@ static bool make_inputs(struct bench *b, enum input_kind kind, enum sinks sinks)
         !buffer_create(session, "sink", 4 * (size_t)b->heads, false, &b->sink))
         return false;
     fill_parts(b, kind);
-    for (uint32_t h = 0; h < b->heads; h++) floats(&b->sink)[h] = sink_value(b, sinks);
+    for (uint32_t h = 0; h < b->heads; h++) buffer_floats(&b->sink)[h] = sink_value(b, sinks);
     return buffer_upload(session, &b->part_o) && buffer_upload(session, &b->part_m) &&
            buffer_upload(session, &b->part_l) && buffer_upload(session, &b->sink);
 }
@@ -101,13 +97,13 @@ static void reference(struct bench *b) {
         .tokens = b->tokens,
         .heads = b->heads,
         .splits = b->splits,
-        .part_o = floats(&b->part_o),
-        .part_m = floats(&b->part_m),
-        .part_l = floats(&b->part_l),
-        .sink = floats(&b->sink),
+        .part_o = buffer_floats(&b->part_o),
+        .part_m = buffer_floats(&b->part_m),
+        .part_l = buffer_floats(&b->part_l),
+        .sink = buffer_floats(&b->sink),
         .out = buffer_data(&b->out),
         .out_stride = b->out_stride,
-        .lse = floats(&b->lse),
+        .lse = buffer_floats(&b->lse),
     };
     ref_attn_combine(&b->rules, &args);
 }
@@ -137,27 +133,29 @@ static bool run_case(struct bench *b, enum input_kind kind, enum sinks sinks,
 static void odd_maxima(struct bench *b) {
     uint32_t count = b->tokens * b->splits * b->heads;
     for (uint32_t i = 0; i < count; i += 3) {
-        floats(&b->part_m)[i] = i % 2 ? INFINITY : -INFINITY;
-        floats(&b->part_l)[i] = NAN;
+        buffer_floats(&b->part_m)[i] = i % 2 ? INFINITY : -INFINITY;
+        buffer_floats(&b->part_l)[i] = NAN;
     }
 }
 
 static void odd_sums(struct bench *b) {
     static const float odd[] = {NAN, INFINITY, 0, 0x1p-149f, 0x1.fffffep127f, 1};
     uint32_t count = b->tokens * b->splits * b->heads;
-    for (uint32_t i = 0; i < count; i++) floats(&b->part_l)[i] = odd[i % 6];
+    for (uint32_t i = 0; i < count; i++) buffer_floats(&b->part_l)[i] = odd[i % 6];
 }
 
 /* Maxima so far apart that only one split counts, and so near that all do. */
 static void far_maxima(struct bench *b) {
     uint32_t count = b->tokens * b->splits * b->heads;
     for (uint32_t i = 0; i < count; i++)
-        floats(&b->part_m)[i] = i % 5 == 0 ? 3e38f : i % 5 == 1 ? -3e38f : (float)(i % 7) * 40;
+        buffer_floats(&b->part_m)[i] = i % 5 == 0   ? 3e38f
+                                       : i % 5 == 1 ? -3e38f
+                                                    : (float)(i % 7) * 40;
 }
 
 static void zero_maxima(struct bench *b) {
     uint32_t count = b->tokens * b->splits * b->heads;
-    for (uint32_t i = 0; i < count; i++) floats(&b->part_m)[i] = i % 2 ? -0.0f : 0.0f;
+    for (uint32_t i = 0; i < count; i++) buffer_floats(&b->part_m)[i] = i % 2 ? -0.0f : 0.0f;
 }
 
 /* ---- the cases ---- */

@@ -23,7 +23,7 @@ static bool make_positions(struct bench *b) {
     struct session *session = b->verify->session;
     if (!buffer_create(session, "position", 4 * (size_t)b->tokens, false, &b->position))
         return false;
-    int32_t *at = (int32_t *)(void *)buffer_data(&b->position);
+    int32_t *at = buffer_ints(&b->position);
     for (uint32_t t = 0; t < b->tokens; t++)
         at[t] = t % 4 == 3 ? odd[t / 4 % 6] : (int32_t)input_below(&b->verify->random, POSITIONS);
     return buffer_upload(session, &b->position);
@@ -32,7 +32,7 @@ static bool make_positions(struct bench *b) {
 static bool make_rope(struct bench *b) {
     size_t count = (size_t)POSITIONS * b->index.rope_dim;
     if (!buffer_create(b->verify->session, "rope", 4 * count, false, &b->rope)) return false;
-    input_rope(&b->verify->random, (float *)(void *)buffer_data(&b->rope), count);
+    input_rope(&b->verify->random, buffer_floats(&b->rope), count);
     return buffer_upload(b->verify->session, &b->rope);
 }
 
@@ -66,10 +66,10 @@ static void reference(struct bench *b) {
         .q_stride = b->q_stride,
         .weights = buffer_data(&b->weights),
         .weights_stride = b->weights_stride,
-        .rope = (const float *)(const void *)buffer_data(&b->rope),
-        .position = (const int32_t *)(const void *)buffer_data(&b->position),
-        .q_out = (uint16_t *)(void *)buffer_data(&b->q_out),
-        .w_out = (float *)(void *)buffer_data(&b->w_out),
+        .rope = buffer_floats(&b->rope),
+        .position = buffer_ints(&b->position),
+        .q_out = buffer_halves(&b->q_out),
+        .w_out = buffer_floats(&b->w_out),
     };
     ref_indexer_query(&b->index, &args);
 }

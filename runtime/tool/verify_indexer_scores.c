@@ -24,10 +24,6 @@ struct bench {
     struct buffer q, w, table, ids, positions, scores;
 };
 
-static int32_t *ints(const struct buffer *buffer) {
-    return (int32_t *)(void *)buffer_data(buffer);
-}
-
 /* ---- one case ---- */
 
 static bool make_ints(struct bench *b, const char *name, const int32_t *from, size_t count,
@@ -54,7 +50,7 @@ static void fill_keys(struct bench *b, enum input_kind kind) {
         if (request < 0 || request >= REQUESTS || position < 0) continue;
         uint32_t visible = ((uint32_t)position + 1) / b->index.ratio;
         for (uint32_t j = 0; j < visible && j / b->k < COLUMNS; j++) {
-            int32_t page = ints(&b->table)[(uint32_t)request * COLUMNS + j / b->k];
+            int32_t page = buffer_ints(&b->table)[(uint32_t)request * COLUMNS + j / b->k];
             if (page >= 0 && page < PAGES)
                 verify_place_store(b->verify, &b->keys, kind, (uint32_t)page * b->k + j % b->k);
         }
@@ -118,11 +114,11 @@ static void reference(struct bench *b) {
         .first = b->first,
         .batch_id = b->batch_id,
         .position = b->position,
-        .q = (const uint16_t *)(const void *)buffer_data(&b->q),
-        .w = (const float *)(const void *)buffer_data(&b->w),
-        .block_table = {ints(&b->table), COLUMNS, PAGES},
+        .q = buffer_halves(&b->q),
+        .w = buffer_floats(&b->w),
+        .block_table = {buffer_ints(&b->table), COLUMNS, PAGES},
         .keys = verify_place_reference(&b->keys),
-        .scores = (float *)(void *)buffer_data(&b->scores),
+        .scores = buffer_floats(&b->scores),
     };
     ref_indexer_scores(&b->index, &args);
 }
@@ -222,8 +218,8 @@ bool verify_indexer_scores(struct verify *verify, const struct subject *subject)
     b->index = verify_index(verify, subject);
     b->heads = subject->info->indexer_heads;
     b->k = b->index.block / b->index.ratio;
+    b->core = verify_core(verify);
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
-    if (good) b->core = ref_tensor_core_of(b->call.info.target);
     good = good &&
            verify_place_create(verify, &b->call, "index", &b->index, b->k, PAGES, &b->keys) &&
            shapes(b) && numbers(b);

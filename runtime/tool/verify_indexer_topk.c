@@ -68,7 +68,7 @@ static bool make_inputs(struct bench *b, enum scores kind) {
     if (!buffer_create(session, "scores", 4 * count, false, &b->scores) ||
         !buffer_create(session, "position", 4 * (size_t)b->tokens, false, &b->positions))
         return false;
-    float *scores = (float *)(void *)buffer_data(&b->scores);
+    float *scores = buffer_floats(&b->scores);
     for (uint32_t t = 0; t < b->tokens; t++)
         for (uint32_t i = 0; i < b->scores_stride; i++)
             scores[(size_t)t * b->scores_stride + i] =
@@ -103,9 +103,9 @@ static void reference(struct bench *b) {
         .scores_stride = b->scores_stride,
         .topk_stride = b->topk_stride,
         .position = b->position,
-        .scores = (const float *)(const void *)buffer_data(&b->scores),
-        .out = (int32_t *)(void *)buffer_data(&b->out),
-        .topk_count = (int32_t *)(void *)buffer_data(&b->count),
+        .scores = buffer_floats(&b->scores),
+        .out = buffer_ints(&b->out),
+        .topk_count = buffer_ints(&b->count),
     };
     ref_indexer_topk(&b->rules, &args);
 }
@@ -154,6 +154,11 @@ static bool shapes(struct bench *b) {
     if (!run_case(b, SCORES_FEW, "twenty thousand entries, ties")) return false;
     set(b, 20011, 1, many);
     if (!run_case(b, SCORES_BITS, "twenty thousand entries, any bits")) return false;
+    set(b, 100, 4, more);
+    b->topk_stride = b->topk / 2 + 1;
+    bool good = run_case(b, SCORES_FEW, "less room than entries to choose");
+    b->topk_stride = b->topk + 3;
+    if (!good) return false;
     set(b, 10, 2, none);
     b->position[0] = -1;
     b->position[1] = INT32_MIN;
