@@ -116,7 +116,7 @@ $(FLASH)/manifest.json: examples/deepseek-v4-flash.lua $(KVFORGE)
 
 $(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(LIB_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(RUN_LIBS)
 
 # ---- tests: the first word of a test's name says what it is linked with ----
 $(BUILD)/tests/executor_%: tests/executor_%.c $(EXECUTOR_OBJ)
