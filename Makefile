@@ -193,7 +193,7 @@ uninstall:
 	-rmdir $(DESTDIR)$(EXECDIR)
 
 # ---- checks of the code itself; each in a build directory of its own ----
-.PHONY: asan tsan coverage lint fuzz check-c
+.PHONY: asan tsan coverage lint lint-format lint-lua lint-tidy fuzz check-c
 check-c: $(TEST_BIN)
 	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' $(TEST_BIN)
 
@@ -212,12 +212,15 @@ TIDY      ?= $(firstword $(foreach t,clang-tidy-19 clang-tidy,$(shell command -v
 FORMAT    ?= $(firstword $(foreach t,clang-format clang-format-19,$(shell command -v $(t))))
 LUACHECK  ?= $(shell command -v luacheck)
 TIDY_SRC  ?= $(filter %.c,$(filter-out tests/fake/%,$(C_FILES)))
-lint:
-	$(if $(FORMAT),$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
-	$(if $(LUACHECK),$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
-	$(if $(TIDY),printf '%s\n' $(TIDY_SRC) | xargs -n 4 -P $(JOBS) sh -c '$(TIDY) --quiet "$$@" -- \
+lint: ; @$(MAKE) --no-print-directory -k lint-format lint-lua lint-tidy
+lint-format:
+	$(if $(FORMAT),@$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
+lint-lua:
+	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+lint-tidy:
+	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
-	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS)' tidy,@echo "lint: no clang-tidy, skipped")
+	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
 
 # Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang
 # has it, else with a driver of our own that changes the seeds at random.

@@ -53,9 +53,9 @@ local make = ("make --no-print-directory BUILD=%s DESTDIR=%s PREFIX=%s "):format
 runs(make .. "install", "make install")
 local _, listed = shell.run("cd " .. root .. " && find . ! -type d | sort")
 local EXPECTED = {
-  "/bin/kvforge", "/bin/kvforge-run", "/include/kvforge.h", "/lib/kvforge/libcuda.so.1",
-  "/lib/libkvforge.a", "/lib/libkvforge.so", "/lib/libkvforge.so.0", "/lib/pkgconfig/kvforge.pc", "/share/man/man1/kvforge-run.1",
-  "/share/man/man1/kvforge.1",
+  "/bin/kvforge", "/bin/kvforge-run", "/include/kvforge.h", "/lib/kvforge/libcuda.so.1", "/lib/libkvforge.a",
+  "/lib/libkvforge.so", "/lib/libkvforge.so.0", "/lib/pkgconfig/kvforge.pc",
+  "/share/man/man1/kvforge-run.1", "/share/man/man1/kvforge.1",
 }
 for i, path in ipairs(EXPECTED) do EXPECTED[i] = "." .. PREFIX .. path .. "\n" end
 tap.is(listed, table.concat(EXPECTED), "puts these files there and no others")
@@ -74,8 +74,8 @@ shell.write(here .. "/program.c", PROGRAM)
 os.execute("cp " .. here .. "/program.c " .. here .. "/program.cc")
 
 local function build(compiler, source, output, extra)
-  return "cd " .. here .. " && " .. compiler .. " " .. STRICT .. " $(" .. pc .. "--cflags kvforge) " ..
-    source .. " -o " .. output .. " $(" .. pc .. "--libs" .. (extra or "") .. " kvforge)"
+  local command = "cd %s && %s %s $(%s --cflags kvforge) %s -o %s $(%s --libs %s kvforge)"
+  return command:format(here, compiler, STRICT, pc, source, output, pc, extra or "")
 end
 
 local sanitized = shell.build:find("asan", 1, true) or shell.build:find("tsan", 1, true)

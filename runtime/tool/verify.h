@@ -78,6 +78,9 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
 /* Set "<name>" and "<name>_stride" of a call. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
 
+/* The type's rules with its indexer's dim and row format. */
+struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
+
 /* The arithmetic of the device's tensor cores, whatever the module's target is. */
 struct ref_tensor_core verify_core(const struct verify *verify);
 
