@@ -110,8 +110,8 @@ $(KVFORGE_RUN): $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A) $(RUN_LIBS)
 
 # An example may use the header of Flash's bundle.
-FLASH := $(BUILD)/deepseek-v4-flash
-$(FLASH)/manifest.json: examples/deepseek-v4-flash.lua $(KVFORGE)
+FLASH := $(BUILD)/deepseek-v4-flash-ring
+$(FLASH)/manifest.json: examples/deepseek-v4-flash-ring.lua $(KVFORGE)
 	$(KVFORGE) build $< -o $(FLASH) --report $(FLASH).report.json
 
 $(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json
@@ -160,7 +160,7 @@ test: packages
 
 demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
-	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(FLASH) --report $(FLASH).report.json
+	$(KVFORGE) build examples/deepseek-v4-flash-ring.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
 
 # ---- benchmarks: each program prints its own table; executor_* ones link the executor ----

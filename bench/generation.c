@@ -19,7 +19,7 @@
 #include "lib/same.h"
 #include "lib/twin.h"
 
-#define SPEC "examples/deepseek-v4-flash.lua"
+#define SPEC "examples/deepseek-v4-flash-ring.lua"
 
 enum { ROUNDS = 7, COMPILATIONS = 4 };
 

@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
     char directory[512], fake[512];
     int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : ROUNDS;
     if (!build) build = "build";
-    (void)snprintf(directory, sizeof directory, "%s/deepseek-v4-flash", build);
+    (void)snprintf(directory, sizeof directory, "%s/deepseek-v4-flash-ring", build);
     (void)snprintf(fake, sizeof fake, "%s/tests/fake/libcuda.so.1", build);
     if (rounds < 1 || rounds > SAMPLE_MAX) {
         fprintf(stderr, "load: between 1 and %d rounds\n", SAMPLE_MAX);
