@@ -103,6 +103,15 @@ static void test_good(void) {
     contains(error.text, "no kernel \"attn\" for \"csa\"", "and it is named");
     ok(strcmp(error.kernel, "csa/attn") == 0, "in its own field too");
     is(kvf_library_kernel(l.library, NULL, "attn", &kernel, &error), KVF_ERROR_ARGUMENT, "null");
+    char all[128] = "";
+    uint32_t index = 0;
+    for (; kvf_library_kernel_at(l.library, index, &kernel) == KVF_OK; index++) {
+        kvf_kernel_describe(kernel, &info);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s/%s ", info.type, info.name);
+    }
+    ok(index == 3 && strcmp(all, "csa/swa_write csa/state_reset swa/swa_write ") == 0,
+       "all kernels in turn: %s", all);
+    is(kvf_library_kernel_at(NULL, 0, &kernel), KVF_ERROR_ARGUMENT, "but not of null");
     unload(&l);
     ok(nothing_lives(), "nothing is left loaded, retained or pushed");
     json_decref(manifest);
@@ -559,7 +568,7 @@ static void test_failures(int code) {
 }
 
 int main(void) {
-    tap_plan(124);
+    tap_plan(126);
     test_good();
     test_contexts();
     test_device_arguments();
