@@ -149,8 +149,7 @@ static bool measure(const char *name, kvf_driver_kind kind, const char *path, co
     }
     wrap(driver);
     struct results *results = calloc(1, sizeof *results);
-    kvf_status status =
-        results ? kvf_device_open(driver, 0, &device, &error) : KVF_ERROR_MEMORY;
+    kvf_status status = results ? kvf_device_open(driver, 0, &device, &error) : KVF_ERROR_MEMORY;
     if (status == KVF_OK) {
         for (int i = 0; i < rounds && status == KVF_OK; i++)
             status = run_round(device, directory, results, &error);
