@@ -63,6 +63,12 @@ bool twin_options(const json_t *manifest, const char *type_name, struct twin_opt
     return true;
 }
 
+bool twin_has_headers(const struct twin_options *options) {
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/cuda_fp8.h", options->include + strlen("-I"));
+    return access(path, R_OK) == 0;
+}
+
 /* ---- NVRTC: parent and child ---- */
 
 void twin_nvrtc_argv(enum twin_form form, const struct twin_options *options, int compilations,
