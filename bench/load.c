@@ -134,7 +134,7 @@ static void print_results(const char *name, const struct results *r) {
     print_row("  in the driver", &r->driver_wall, &r->driver_cpu);
     print_row("  apart from the driver", &r->own_wall, &r->own_cpu);
     printf("  kvf_library_load apart from the driver, CPU time: %.3f ms, at most %d: %s\n", own,
-           MS_TARGET, own <= MS_TARGET ? "met" : "MISSED");
+           MS_TARGET, own <= (double)MS_TARGET ? "met" : "MISSED");
 }
 
 /* False if something broke; no driver of that kind is not that. */
@@ -149,8 +149,7 @@ static bool measure(const char *name, kvf_driver_kind kind, const char *path, co
     }
     wrap(driver);
     struct results *results = calloc(1, sizeof *results);
-    kvf_status status =
-        results ? kvf_device_open(driver, 0, &device, &error) : KVF_ERROR_MEMORY;
+    kvf_status status = results ? kvf_device_open(driver, 0, &device, &error) : KVF_ERROR_MEMORY;
     if (status == KVF_OK) {
         for (int i = 0; i < rounds && status == KVF_OK; i++)
             status = run_round(device, directory, results, &error);
