@@ -30,7 +30,7 @@ return kernel {
   block = 32 * TOKENS,
   grid = { per("tokens", TOKENS) },
   variants = function()
-    return { { name = "row_lists" } }
+    return { { name = "row_lists" }, { name = "row_lists_workspace", workspace = true } }
   end,
 
   params = function(T, variant)

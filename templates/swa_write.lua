@@ -53,7 +53,7 @@ return kernel {
   block = 32 * TOKENS,
   grid = { per("tokens", TOKENS) },
   variants = function()
-    return { { name = "swa_write" } }
+    return { { name = "swa_write" }, { name = "swa_write_workspace", workspace = true } }
   end,
 
   rules = function(T) return {

@@ -160,7 +160,7 @@ static inline bool access_next(struct access *a) {
         if (stride)
             EACH_LANE a->at[i] += stride * (uint64_t)((lanes >> i & 1) ? i : __builtin_ctz(lanes));
         const struct config *config = w->block->launch->config;
-        if (w->async && config->check_async) async_access(a);
+        if (w->block->pending_count && config->check_async) async_access(a);
         if (config->check_races && !stride) race_access(a);
         if (w->worker->counters) counter_access(a);
         return true;

@@ -231,6 +231,7 @@ static void bind_address(struct binder *b, const struct operand *o) {
         b->op->address64 |= (uint8_t)is64;
     } else {
         /* The second address of an asynchronous copy: its offset travels in e. */
+        if (offset > INT32_MAX) bad(b, "within 31 bits of its base");
         b->op->e = (int32_t)offset;
         b->op->address64 |= (uint8_t)(is64 << 1);
     }
@@ -279,9 +280,10 @@ static void bind_vector(struct binder *b, char letter, uint32_t count, const str
     enum ptx_type type = b->op->type;
     for (uint32_t i = 0; i < count; i++) {
         switch (letter) {
-        case 'w': put_list(b, destination_slot(b, &items[i], 32, false)); break;
+        case 'w':
+        case 'g': put_list(b, destination_slot(b, &items[i], 32, false)); break;
         case 'd': put_list(b, destination_slot(b, &items[i], ptx_type_bits(type), false)); break;
-        case '4': put_list(b, source_slot(b, &items[i], T_B32, 32, false)); break;
+        case ':': put_list(b, source_slot(b, &items[i], T_B32, 32, false)); break;
         case 'f': put_list(b, source_slot(b, &items[i], T_F32, 32, false)); break;
         default: bad(b, "known to the signature");
         }
@@ -334,6 +336,16 @@ static void bind_letter(struct binder *b, char letter, const struct operand *o) 
     case 'y': bind_data(b, o, false); break;
     case 'a':
     case 'A': bind_address(b, o); break;
+    case 'j': /* the size of an asynchronous copy, kept in mode */
+        if (o->kind != OPERAND_INTEGER || (o->integer != 4 && o->integer != 8 && o->integer != 16))
+            bad(b, "4, 8 or 16");
+        if (op->form == FORM_cp_async_cg && o->integer != 16) bad(b, "16");
+        op->mode = (uint8_t)o->integer;
+        break;
+    case 'c': /* the source size of an asynchronous copy, or a predicate that ignores the source */
+        if (o->kind == OPERAND_REGISTER && o->type == T_PRED) bind_source_predicate(b, o);
+        else op->c = source_slot(b, o, T_B32, 32, false);
+        break;
     case 'i':
         if (o->kind != OPERAND_INTEGER) bad(b, "an integer");
         if (b->immediates++ == 0 && b->addresses == 0)
@@ -491,6 +503,10 @@ static void bind_by_signature(struct binder *b, struct operand *o, uint32_t coun
         if (letter == 'L') {
             for (s++; *s >= '0' && *s <= '9'; s++) length = length * 10 + (uint32_t)(*s - '0');
             letter = *s;
+        }
+        if (letter == '{') { /* as many as .x says */
+            letter = *++s;
+            length = b->op->vector;
         }
         bool optional = s[1] == '?';
         if (optional) s++;

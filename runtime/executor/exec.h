@@ -94,6 +94,8 @@ struct block {
     struct barrier barriers[BARRIERS];
     uint32_t epoch; /* advances at each barrier of the whole block */
     uint64_t steps;
+    uint8_t *pending; /* by 4 bytes of shared memory: asynchronous copies under way into it */
+    uint64_t pending_count;
     bool started;
 };
 

@@ -23,7 +23,9 @@
  *   i        immediate integer
  *   l        label
  *   m        what mov takes
- *   Ln<c>    a vector in braces of n operands of kind c (w, d, s, 4, ...)
+ *   Ln<c>    a vector in braces of n operands of kind c: w g destinations, : f sources of 32 bits
+ *   {<c>     the same, with as many operands as .x says
+ *   j c      size, and source size or predicate, of an asynchronous copy
  *   ?        the operand before is optional
  *   *        this form binds its operands itself (call, mov, brx)
  */

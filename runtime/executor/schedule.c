@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "access.h"
+#include "async.h"
 #include "config.h"
 #include "report.h"
 
@@ -462,6 +463,7 @@ void block_start(struct block *b, uint64_t linear) {
     b->epoch = 1;
     memset(b->barriers, 0, sizeof b->barriers);
     memset(b->shared.defined, 0, (b->shared.bytes + 7) / 8);
+    async_reset(b);
     for (uint32_t i = 0; i < b->warp_count; i++) {
         struct warp *w = &b->warps[i];
         struct frame *kernel = w->kernel;
