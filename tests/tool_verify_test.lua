@@ -55,7 +55,7 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(2 * #variants + 8)
+tap.plan(2 * #variants + 6 + 8)
 
 for _, v in ipairs(variants) do
   variant(v[1], v[2], v[3])
@@ -65,6 +65,17 @@ for _, v in ipairs(variants) do
   local verified, text, cases = verify(v[1])
   if not tap.ok(verified == 0 and cases > 60, v[1] .. ": every kernel equals its reference") then
     tap.note(failures(text))
+  end
+end
+
+-- Targets whose chips cannot convert to e4m3: integer code gives the same bits.
+shell.run(("%s build %s/token.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(
+  shell.kvforge, dir, dir))
+for _, target in ipairs { "sm_80", "sm_89" } do
+  for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
+    local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
+    local good = status == 0 and cases > 20
+    if not tap.ok(good, ("%s on %s"):format(kernel, target)) then tap.note(failures(text)) end
   end
 end
 
