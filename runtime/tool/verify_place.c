@@ -1,7 +1,7 @@
 #include "verify_place.h"
 
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The planes end with their last page, so that reads beyond are the driver's to find. */
@@ -47,6 +47,14 @@ void verify_place_store(struct verify *verify, struct verify_place *place, enum 
     ref_row_store(&place->rules, &to, number / place->rows, number % place->rows, value);
 }
 
+uint32_t verify_place_row(struct verify *verify, const struct verify_place *place) {
+    return place->first * place->rows + input_below(&verify->random, place->pages * place->rows);
+}
+
+void verify_place_far(struct verify_place *place) {
+    place->first = 0x80000000u / place->rows - place->pages;
+}
+
 bool verify_place_upload(struct verify *verify, const struct verify_place *place) {
     for (uint32_t i = 0; i < ref_planes(place->rules.format); i++)
         if (!buffer_upload(verify->session, &place->plane[i])) return false;
@@ -54,14 +62,22 @@ bool verify_place_upload(struct verify *verify, const struct verify_place *place
 }
 
 void verify_place_bind(const struct verify_place *place, struct call *call) {
-    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++)
-        verify_bind(call, place->name[i], &place->plane[i], place->stride[i]);
+    char name[64];
+    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++) {
+        snprintf(name, sizeof name, "%s_stride", place->name[i]);
+        call_set(call, place->name[i],
+                 buffer_address(&place->plane[i]) - place->first * place->stride[i]);
+        call_set(call, name, place->stride[i]);
+    }
 }
 
 struct ref_place verify_place_reference(const struct verify_place *place) {
     struct ref_place out = {.rows = place->rows};
-    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++)
-        out.plane[i] = (struct ref_array){buffer_data(&place->plane[i]), place->stride[i]};
+    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++) {
+        uintptr_t base = (uintptr_t)buffer_data(&place->plane[i]);
+        out.plane[i] = (struct ref_array){(uint8_t *)(base - place->first * place->stride[i]),
+                                          place->stride[i]};
+    }
     return out;
 }
 
