@@ -42,6 +42,12 @@ bool outputs_remember(struct outputs *outputs);
 void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
                  bool ran, const char *what, uint32_t tokens);
 
+/*
+ * Run `once` in options->schedules orders of blocks and warps, each in a process of its own because
+ * a driver takes its settings when it starts. Prints a line for each; true if all were good.
+ */
+bool verify_schedules(const struct options *options, bool (*once)(const struct options *));
+
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
 bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
