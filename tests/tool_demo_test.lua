@@ -21,7 +21,7 @@ local function demo(name, options)
   return shell.run(("%s demo --driver executor %s %s/%s"):format(shell.kvforge_run, options or "", dir, name))
 end
 
-tap.plan(18)
+tap.plan(20)
 
 local status, output = build("examples/tiny.lua", "tiny")
 if not tap.is(status, 0, "tiny builds") then tap.note(output) end
@@ -31,6 +31,7 @@ tap.contains(output, "# driver: executor", "it says which driver it uses")
 tap.ok(output:find("csa +swa_write +sm_90 +%d+ +%d+%.%d +[%d-]+ +%d+ tokens +equal"),
   "the table has times from the report")
 tap.contains(output, "index_tail_append", "the indexer's tails are driven")
+tap.contains(output, "index_compress", "and its rows")
 tap.ok(tonumber(output:match("%((%d+) slots reused%)")) > 3, "slots are used again")
 tap.ok(tonumber(output:match("%((%d+) of decode only%)")) >= 16, "there are decode steps")
 tap.contains(output, "every byte is what it must be", "and every byte is compared")
@@ -62,6 +63,7 @@ faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.rin
   "swa_write .* DIFFERS")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio",
   "tail_append .* DIFFERS")
+faulty("compress.lua", "position %- %(T%.ratio %- 1%)", "position - (T.ratio - 2)", "compress .* DIFFERS")
 faulty("state_reset.lua", "swa_head = 0", "swa_head = 1", "state_reset .* DIFFERS")
 
 -- The example is compiled against the header of Flash's bundle.
