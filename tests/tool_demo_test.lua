@@ -25,7 +25,7 @@ end
 local ring = dir .. "/ring.lua"
 shell.write(ring, shell.ring(shell.read("examples/tiny.lua")))
 
-tap.plan(18)
+tap.plan(20)
 
 local status, output = build(ring, "tiny")
 if not tap.is(status, 0, "tiny builds") then tap.note(output) end
@@ -35,6 +35,7 @@ tap.contains(output, "# driver: executor", "it says which driver it uses")
 tap.ok(output:find("csa +swa_write +sm_90 +%d+ +%d+%.%d +[%d-]+ +%d+ tokens +equal"),
   "the table has times from the report")
 tap.contains(output, "index_tail_append", "the indexer's tails are driven")
+tap.contains(output, "index_compress", "and its rows")
 tap.ok(tonumber(output:match("%((%d+) slots reused%)")) > 3, "slots are used again")
 tap.ok(tonumber(output:match("%((%d+) of decode only%)")) >= 16, "there are decode steps")
 tap.contains(output, "every byte is what it must be", "and every byte is compared")
@@ -66,6 +67,7 @@ faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.rin
   "swa_write .* DIFFERS")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio",
   "tail_append .* DIFFERS")
+faulty("compress.lua", "position %- %(T%.ratio %- 1%)", "position - (T.ratio - 2)", "compress .* DIFFERS")
 faulty("state_reset.lua", "swa_head = 0", "swa_head = 1", "state_reset .* DIFFERS")
 
 -- The example is compiled against the header of Flash's bundle.

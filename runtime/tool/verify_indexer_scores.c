@@ -228,8 +228,8 @@ bool verify_indexer_scores(struct verify *verify, const struct subject *subject)
     b->index = verify_index(verify, subject);
     b->heads = subject->info->indexer_heads;
     b->k = b->index.block / b->index.ratio;
-    b->core = verify_core(verify);
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
+    if (good) b->core = verify_core(verify, b->call.info.target);
     good = good &&
            verify_place_create(verify, &b->call, "index", &b->index, b->k, PAGES, &b->keys) &&
            shapes(b) && numbers(b) && far_pages(b);
