@@ -136,7 +136,7 @@ $(FAKE): tests/fake/fake_cuda.c tests/fake/fake_cuda.h
 	$(CC) $(filter-out -MMD -MP,$(BASE)) $(CFLAGS) $(LDFLAGS) $(FAKE_CFLAGS) -Iruntime -shared $< -o $@
 
 # Sanitizers have a malloc of their own, so the failing one is put in front of the library at link time.
-$(BUILD)/tests/runtime_malloc: LDFLAGS += $(if $(SANITIZE),$(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup realpath))
+$(BUILD)/tests/runtime_malloc: LDFLAGS += $(if $(findstring fsanitize,$(SANITIZE)),$(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup realpath))
 comma := ,
 $(BUILD)/tests/runtime_%: tests/runtime_%.c $(LIB_A) $(FAKE)
 	@mkdir -p $(@D)
@@ -151,7 +151,7 @@ packages:
 	@.ci/packages
 
 check: all $(TEST_BIN)
-	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
+	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
 .PHONY: test demo
 test: packages
@@ -217,7 +217,7 @@ uninstall:
 # ---- checks of the code itself; each in a build directory of its own ----
 .PHONY: asan tsan coverage lint lint-format lint-lua lint-tidy fuzz check-c
 check-c: $(TEST_BIN)
-	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' $(TEST_BIN)
+	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN)
 
 UBSAN := undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan:
@@ -281,6 +281,11 @@ $(BUILD)/fuzzers/gen_%: tests/fuzz/gen_%.c $(GEN_OBJ)
 $(BUILD)/fuzzers/runtime_%: tests/fuzz/runtime_%.c $(LIB_A)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< $(FUZZ_MAIN) -o $@ $(LIB_A) $(LIB_LIBS)
+
+# The symbols that programs may rely on; see tests/runtime_install_test.lua.
+.PHONY: exports
+exports: $(LIB_SO)
+	nm -D --defined-only $< | awk '{ print $$3 }' | LC_ALL=C sort > tests/exports.txt
 
 .PHONY: help
 help:

@@ -5,7 +5,6 @@
 #ifndef REPLAY_LOAD_H
 #define REPLAY_LOAD_H
 
-#include <jansson.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -71,31 +70,50 @@ static inline void load_free(struct load *l) {
     free(l->requests);
 }
 
-/* ---- the trace: one JSON object a line; ids name 512 tokens and all before them ---- */
+/* ---- the trace: one flat JSON object a line; ids name 512 tokens and all before them ---- */
+
+/* Where the value of `key` begins in the line, or null. */
+static inline const char *load_value(const char *line, const char *key) {
+    const char *at = strstr(line, key);
+    at = at ? strchr(at, ':') : NULL;
+    return at ? at + 1 : NULL;
+}
+
+static inline uint32_t load_number(const char *line, const char *key) {
+    const char *at = load_value(line, key);
+    return at ? (uint32_t)strtoul(at, NULL, 10) : 0;
+}
+
+/* The next number of a list, and where to go on; false at its end. */
+static inline int load_next(const char **at, uint64_t *out) {
+    while (**at == '[' || **at == ',' || **at == ' ') ++*at;
+    char *end;
+    *out = strtoull(*at, &end, 10);
+    if (end == *at) return 0;
+    *at = end;
+    return 1;
+}
+
+static inline void load_line(struct load *l, const char *line) {
+    uint32_t prompt = load_number(line, "\"input_length\""), index = l->count;
+    const char *ids = load_value(line, "\"hash_ids\"");
+    if (!ids || !prompt) return;
+    struct request *r = load_add(l, prompt / 512 + 1);
+    r->output = load_number(line, "\"output_length\"");
+    r->arrival = load_number(line, "\"timestamp\"") / 1000.0;
+    uint64_t id;
+    for (uint32_t i = 0; i < prompt / 512 && load_next(&ids, &id); i++) load_piece(r, id, 0, 512);
+    /* What the last, partial id stands for is not known to be equal in another request. */
+    if (r->prompt < prompt) load_piece(r, UINT64_C(1) << 41 | index, 0, prompt - r->prompt);
+    if (!r->output) r->output = 1;
+}
 
 static inline int load_trace(struct load *l, const char *path) {
     FILE *file = fopen(path, "r");
     char *line = NULL;
     size_t room = 0;
     if (!file) return -1;
-    while (getline(&line, &room, file) > 0) {
-        json_t *j = json_loads(line, 0, NULL), *ids = json_object_get(j, "hash_ids");
-        uint32_t prompt = (uint32_t)json_integer_value(json_object_get(j, "input_length"));
-        if (!ids || !prompt) {
-            json_decref(j);
-            continue;
-        }
-        uint32_t index = l->count;
-        struct request *r = load_add(l, (uint32_t)json_array_size(ids) + 1);
-        r->output = (uint32_t)json_integer_value(json_object_get(j, "output_length"));
-        r->arrival = json_number_value(json_object_get(j, "timestamp")) / 1000;
-        for (uint32_t i = 0; i < prompt / 512; i++)
-            load_piece(r, (uint64_t)json_integer_value(json_array_get(ids, i)), 0, 512);
-        /* What the last, partial id stands for is not known to be equal in another request. */
-        if (prompt % 512) load_piece(r, UINT64_C(1) << 41 | index, 0, prompt % 512);
-        if (!r->output) r->output = 1;
-        json_decref(j);
-    }
+    while (getline(&line, &room, file) > 0) load_line(l, line);
     free(line);
     fclose(file);
     l->clients = 256;

@@ -309,6 +309,20 @@ typedef struct kvf_pool_stats {
 } kvf_pool_stats;
 KVF_API kvf_status kvf_pool_get_stats(kvf_pool *pool, kvf_pool_stats *out, kvf_error *error);
 
+/* What a budget holds when every request has `context` tokens and shares nothing. */
+typedef struct kvf_plan {
+    uint32_t chunks, windows, blocks, states; /* as created; chunks: elastic only */
+    uint64_t bytes;                           /* of them all */
+    uint32_t requests;       /* that fit at once, max_requests at most under static and shared */
+    uint64_t tokens;         /* requests * context */
+    uint32_t longest;        /* tokens of one request alone, at most the model's positions */
+    uint64_t state_bytes, window_bytes, snapshot_bytes, block_bytes; /* that those requests hold */
+    uint64_t unused_bytes;   /* of `bytes`; free for the prefix cache */
+    uint64_t request_bytes;  /* of one such request */
+} kvf_plan;
+KVF_API kvf_status kvf_pool_plan(const kvf_bundle *bundle, const kvf_pool_options *options,
+                                 uint32_t context, kvf_plan *out, kvf_error *error);
+
 enum { KVF_SNAPSHOT_PARTS = 8 };
 /* Where the tails of a position lie: the last `ratio` tokens of stream b (manifest, `snapshot`). */
 typedef struct kvf_snapshot {

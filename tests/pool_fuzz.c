@@ -140,6 +140,9 @@ static bool do_step(struct model *m, struct model_sequence *s) {
     if (!count) return true;
     uint64_t before = model_random(m, 8) ? 0 : digest_pool(m->pool);
     kvf_status status = model_prepare(m, s, count);
+    bool sure = count <= s->chunk && s->computed + count <= s->known;
+    s->chunk = 0;
+    if (status && sure) return model_fail(m, "the first chunk was refused");
     if (status && status != KVF_ERROR_SHORT)
         return model_fail(m, "prepare %u at %u of %u: status %d", count, s->computed, s->known,
                           (int)status);
@@ -176,6 +179,7 @@ static bool do_fork(struct model *m, struct model_sequence *s, struct model_sequ
     forks++;
     *child = *s;
     child->handle = fork.sequence;
+    child->chunk = 0;
     model_copies(m, &fork);
     kvf_sequence_info info;
     kvf_sequence_get_info(m->pool, child->handle, &info, NULL);

@@ -19,7 +19,8 @@ struct model_sequence {
     bool live;
     kvf_sequence handle;
     uint32_t known, computed, prepared, prompt, write_from;
-    uint32_t high; /* the most that was ever committed */
+    uint32_t chunk; /* that admission set aside; 0 after the first step */
+    uint32_t high;  /* the most that was ever committed */
     int32_t tokens[MODEL_TOKENS + 64];
     uint64_t content[MODEL_TOKENS + 64]; /* of position p: hash of tokens 0..p */
     uint64_t owner;                      /* what its state cells must hold */
@@ -290,6 +291,7 @@ static inline kvf_status model_admit(struct model *m, struct model_sequence *s, 
     s->known = s->prompt = count;
     s->computed = s->prepared = a.hit;
     s->high = a.hit;
+    s->chunk = chunk;
     s->write_from = a.write_from;
     model_contents(s, 0, count);
     if (a.hit && m->pool->snapshots) {

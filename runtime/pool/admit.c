@@ -94,12 +94,16 @@ static struct demand demand_of(const kvf_pool *pool, struct pool_sequence *s, ui
     d.take.envelopes = pool_blocks_of(pool, s->prompt) - s->matched;
     d.take.states = 1;
     d.first = pool_step_need(pool, s, pool_chunk_stop(pool, s, end), back);
+    /* A shorter chunk may end inside a block and read one window more. Alone, the request must get
+     * through its whole prompt: what one chunk leaves, and what the next one does. */
+    uint32_t least = pool_reach_blocks(pool),
+             blocks = pool_blocks_of(pool, end) - s->hit / pool->geometry.block;
     if (!pool->running) {
-        /* Alone, it must get through its prompt: what one token reads, and what the next does. */
-        uint32_t most = 2 * (pool->tail_blocks + 1), blocks = pool_blocks_of(pool, s->prompt);
-        if (most > blocks) most = blocks;
-        if (d.first.windows < most) d.first.windows = most;
+        least *= 2;
+        blocks = pool_blocks_of(pool, s->prompt);
     }
+    if (least > blocks) least = blocks;
+    if (d.first.windows < least) d.first.windows = least;
     if (pool->running && !pool->options.no_promise) {
         uint64_t grown = (uint64_t)s->prompt + (uint64_t)(pool->mean_output / 2);
         if (grown > pool->options.max_tokens) grown = pool->options.max_tokens;
@@ -150,6 +154,15 @@ static void open_sequence(kvf_pool *pool, struct pool_sequence *s, uint32_t coun
     s->near = s->resumed = POOL_NONE;
 }
 
+static void promise(kvf_pool *pool, struct pool_sequence *s, const struct demand *d) {
+    s->promised = d->promise;
+    s->promised_windows = (uint32_t)d->first.windows;
+    s->promised_envelopes = (uint32_t)d->first.envelopes;
+    pool->promised_blocks += d->promise;
+    pool->promised_windows += d->first.windows;
+    pool->promised_envelopes += d->first.envelopes;
+}
+
 static void take_all(kvf_pool *pool, struct pool_sequence *s, const int32_t *tokens,
                      const struct match *m, const struct demand *d, enum pool_level level) {
     uint32_t block = pool->geometry.block;
@@ -163,7 +176,11 @@ static void take_all(kvf_pool *pool, struct pool_sequence *s, const int32_t *tok
         s->resumed_generation = pool->windows[s->resumed].generation;
         pool_window_resume(pool, s->resumed);
     }
-    bool room = pool->policy->make_room(pool, &d->take, level);
+    promise(pool, s, d);
+    struct pool_need all = d->take; /* what is promised is kept free, see step.c */
+    all.windows += pool->promised_windows;
+    all.envelopes += pool->promised_envelopes;
+    bool room = pool->policy->make_room(pool, &all, level);
     assert(room);
     (void)room;
     pool->policy->take_state(pool, s->state);
@@ -174,12 +191,6 @@ static void take_all(kvf_pool *pool, struct pool_sequence *s, const int32_t *tok
         uint32_t part = s->prompt - at < block ? s->prompt - at : block;
         memcpy(pool_sequence_token(pool, s, at), tokens + at, part * sizeof tokens[0]);
     }
-    s->promised = d->promise;
-    s->promised_windows = (uint32_t)d->first.windows;
-    s->promised_envelopes = (uint32_t)d->first.envelopes;
-    pool->promised_blocks += d->promise;
-    pool->promised_windows += d->first.windows;
-    pool->promised_envelopes += d->first.envelopes;
     s->live = true;
     pool->running++;
     s->fill_batch = 0;

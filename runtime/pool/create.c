@@ -58,10 +58,10 @@ static kvf_status count_elastic(kvf_pool *pool, kvf_error *error) {
     return KVF_OK;
 }
 
-static kvf_status count_static(kvf_pool *pool, kvf_error *error) {
+static kvf_status count_static(kvf_pool *pool, uint32_t default_count, kvf_error *error) {
     const struct pool_geometry *g = &pool->geometry;
     const kvf_pool_options *o = &pool->options;
-    uint64_t windows = o->windows ? o->windows : default_windows(g, o->max_requests);
+    uint64_t windows = o->windows ? o->windows : default_count;
     uint64_t blocks = o->blocks;
     if (o->bytes) {
         uint64_t fixed = o->max_requests * g->state_bytes + windows * g->window_bytes;
@@ -78,13 +78,17 @@ static kvf_status count_static(kvf_pool *pool, kvf_error *error) {
     return KVF_OK;
 }
 
-static kvf_status count(kvf_pool *pool, kvf_error *error) {
+kvf_status pool_count(kvf_pool *pool, kvf_error *error) {
+    kvf_status status = check_options(&pool->geometry, &pool->options, error);
+    if (status) return status;
+    pool->max_blocks = pool_blocks_of(pool, pool->options.max_tokens);
+    pool->tail_blocks = pool_geometry_tail_blocks(&pool->geometry);
+    pool->snapshots = pool->geometry.snapshot_bytes > 0;
+    uint32_t windows = default_windows(&pool->geometry, pool->options.max_requests);
     switch (pool->options.policy) {
     case KVF_POLICY_ELASTIC: return count_elastic(pool, error);
-    case KVF_POLICY_STATIC: return count_static(pool, error);
-    case KVF_POLICY_SHARED:
-        return pool_shared_count(pool, default_windows(&pool->geometry, pool->options.max_requests),
-                                 error);
+    case KVF_POLICY_STATIC: return count_static(pool, windows, error);
+    case KVF_POLICY_SHARED: return pool_shared_count(pool, windows, error);
     }
     return KVF_ERROR_ARGUMENT;
 }
@@ -174,14 +178,8 @@ kvf_status pool_create(const struct pool_geometry *geometry, const kvf_pool_opti
     if (!pool) return pool_fail(error, KVF_ERROR_MEMORY, "out of memory");
     pool->geometry = *geometry;
     pool->options = *options;
-    status = check_options(geometry, &pool->options, error);
-    if (!status) status = count(pool, error);
-    if (!status) {
-        pool->max_blocks = pool_blocks_of(pool, pool->options.max_tokens);
-        pool->tail_blocks = pool_geometry_tail_blocks(geometry);
-        pool->snapshots = geometry->snapshot_bytes > 0;
-        if (!make_all(pool)) status = pool_fail(error, KVF_ERROR_MEMORY, "out of memory");
-    }
+    status = pool_count(pool, error);
+    if (!status && !make_all(pool)) status = pool_fail(error, KVF_ERROR_MEMORY, "out of memory");
     if (!status) {
         open_all(pool);
         if (pool->store == &pool_arena && pool->chunk_count) pool_arena_open(pool);

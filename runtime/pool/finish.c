@@ -185,12 +185,12 @@ static kvf_status fork_sequence(kvf_pool *pool, const struct pool_sequence *s, k
         return pool_fail(error, KVF_ERROR_SHORT,
                          "fork: the pool is short of 1 request slot (of %u)",
                          pool->options.max_requests);
-    struct pool_need need = fork_need(pool, s), tested = need;
+    struct pool_need tested = fork_need(pool, s);
     tested.windows += pool->promised_windows;
     tested.envelopes += pool->promised_envelopes;
     if (!pool->policy->fits(pool, &tested, POOL_REFERENCED, &what))
         return pool_fail_short(error, &what, "fork");
-    bool room = pool->policy->make_room(pool, &need, POOL_REFERENCED);
+    bool room = pool->policy->make_room(pool, &tested, POOL_REFERENCED);
     assert(room);
     (void)room;
     memset(out, 0, sizeof *out);

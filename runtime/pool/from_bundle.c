@@ -103,3 +103,12 @@ kvf_status kvf_pool_create(const kvf_bundle *bundle, const kvf_pool_options *opt
     kvf_status status = pool_geometry_from_bundle(bundle, &g, error);
     return status ? status : pool_create(&g, options, out, error);
 }
+
+kvf_status kvf_pool_plan(const kvf_bundle *bundle, const kvf_pool_options *options,
+                         uint32_t context, kvf_plan *out, kvf_error *error) {
+    struct pool_geometry g;
+    if (!bundle || !options || !out)
+        return pool_fail(error, KVF_ERROR_ARGUMENT, "plan: null argument");
+    kvf_status status = pool_geometry_from_bundle(bundle, &g, error);
+    return status ? status : pool_plan(&g, options, context, out, error);
+}

@@ -236,6 +236,12 @@ __attribute__((format(printf, 2, 3))) bool pool_broken(kvf_error *error, const c
 kvf_status pool_create(const struct pool_geometry *geometry, const kvf_pool_options *options,
                        kvf_pool **out, kvf_error *error);
 
+/* Check the options and count what they buy; makes no array. */
+kvf_status pool_count(kvf_pool *pool, kvf_error *error);
+/* See kvf_pool_plan. */
+kvf_status pool_plan(const struct pool_geometry *geometry, const kvf_pool_options *options,
+                     uint32_t context, kvf_plan *out, kvf_error *error);
+
 /* ---- hash -> block (index.c) ---- */
 
 uint64_t pool_hash(bool first, uint64_t parent, const int32_t *tokens, uint32_t count);
@@ -297,6 +303,8 @@ void pool_publish_checkpoint(kvf_pool *pool, struct pool_sequence *sequence, uin
                              enum pool_kind kind);
 /* First window block that a sequence with `computed` tokens may still read. */
 uint32_t pool_first_window(const kvf_pool *pool, uint32_t computed);
+/* Window blocks that a sequence holds at most between steps: those that a token reads, with slack. */
+uint32_t pool_reach_blocks(const kvf_pool *pool);
 /* The tables changed from this entry on (see tables.c). */
 void pool_mark_blocks(struct pool_sequence *sequence, uint32_t from);
 void pool_mark_windows(struct pool_sequence *sequence, uint32_t from);

@@ -164,7 +164,7 @@ static bool shared_make_room(kvf_pool *pool, const struct pool_need *need, enum 
 /* Window slots that running requests, and one more, are likely to need besides those they hold. */
 static uint64_t reserve(const kvf_pool *pool) {
     const struct slots *slots = &pool->shared->slots;
-    uint64_t wanted = (pool->running + UINT64_C(1)) * (pool->tail_blocks + 1);
+    uint64_t wanted = (pool->running + UINT64_C(1)) * pool_reach_blocks(pool);
     uint64_t rest = wanted > slots->held ? wanted - slots->held : 0;
     return rest > pool->promised_windows ? rest : pool->promised_windows;
 }

@@ -20,6 +20,11 @@ uint32_t pool_first_window(const kvf_pool *pool, uint32_t computed) {
     return computed > reach ? (computed - reach) / g->block : 0;
 }
 
+uint32_t pool_reach_blocks(const kvf_pool *pool) {
+    const struct pool_geometry *g = &pool->geometry;
+    return (g->window - 1 + g->drafts + g->block - 1) / g->block + 1;
+}
+
 static bool is_decode(const kvf_pool *pool, const struct pool_sequence *s, uint32_t end) {
     return end - s->computed <= pool->geometry.drafts + 1;
 }
@@ -254,7 +259,10 @@ static void slide(kvf_pool *pool, struct pool_sequence *s) {
     }
 }
 
-/* What other requests were promised for their first chunk comes before growth. */
+/*
+ * What other requests were promised for their first chunk comes before growth. It is kept free, not
+ * only counted: envelopes that are spread over chunks of cached blocks would use it up.
+ */
 static void add_promised(const kvf_pool *pool, const struct pool_sequence *s,
                          struct pool_need *need) {
     need->windows += pool->promised_windows - s->promised_windows;
@@ -310,7 +318,7 @@ static kvf_status prepare(kvf_pool *pool, struct pool_sequence *s, uint32_t coun
         if (!pool->policy->fits(pool, &tested, level, &what))
             return pool_fail_short(error, &what, "prepare");
     }
-    if (!pool->policy->make_room(pool, &need, level))
+    if (!pool->policy->make_room(pool, &tested, level))
         return pool_fail(error, KVF_ERROR_STATE, "prepare: the pool's sums are wrong");
     drop_promise(pool, s);
     use_promise(pool, s, fresh);
