@@ -292,8 +292,10 @@ static void nothing_left_behind(void) {
     args.part_o = o[0][0];
     args.part_m = m[0];
     args.part_l = l[0];
-    for (int32_t i = 0; i < 32; i++)
-        memset(now.window[rows[0][i] / RING] + rows[0][i] % RING * DIM * 2, 0xff, 2 * DIM);
+    for (uint32_t i = 0; i < 32; i++) {
+        uint32_t number = (uint32_t)rows[0][i];
+        memset(now.window[number / RING] + number % RING * DIM * 2, 0xff, 2 * DIM);
+    }
     ref_attn(&type, &args);
     bool clean = true;
     for (uint32_t i = 0; i < DIM; i++) clean &= o[1][0][i] == ref_bf16_value(row_at(1)[i]);
