@@ -154,5 +154,5 @@ bool verify_workspace_fill(struct verify *verify, const struct subject *subject)
     good = good && verify_place_upload(verify, &b->window) && run_all(b);
     verify_place_destroy(verify, &b->window);
     free(b);
-    return good;
+    return good && verify_history(verify, subject);
 }
