@@ -12,15 +12,14 @@ end
 
 local dir = shell.directory()
 
--- The templates of the kernels that write the caches: `attn` and the indexer have tests of their own.
-local templates = dir .. "/templates"
-shell.run(("cp -r templates %s && cd %s && rm -f attn*.lua indexer_*.lua"):format(templates, templates))
-
--- tiny with other fields: `model` and `latent` are Lua text put in front of its own fields.
+-- tiny with other fields of the model, whose own are taken out, and another row format.
 local function variant(name, model, format)
   local text = shell.read("examples/tiny.lua")
+  for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
+    text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
+  end
+  text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
   text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
-  text = text:gsub('name = "tiny",', ('name = "%s", %s'):format(name, model), 1)
   shell.write(dir .. "/" .. name .. ".lua", text)
 end
 
@@ -35,6 +34,9 @@ local variants = {
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
   { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
+  { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
+  { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
 
 -- The last line of a run says how many cases there were.
@@ -57,8 +59,8 @@ tap.plan(2 * #variants + 8)
 
 for _, v in ipairs(variants) do
   variant(v[1], v[2], v[3])
-  local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle --templates %s"):format(
-    shell.kvforge, dir, v[1], dir, v[1], templates))
+  local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
+    v[1], dir, v[1]))
   if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
   local verified, text, cases = verify(v[1])
   if not tap.ok(verified == 0 and cases > 60, v[1] .. ": every kernel equals its reference") then
@@ -80,7 +82,7 @@ tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run withou
 -- The bundle of a template with a fault.
 local function faulty(file, from, to, kernel)
   local changed = dir .. "/changed"
-  shell.run(("rm -rf %s && cp -r %s %s"):format(changed, templates, changed))
+  shell.run(("rm -rf %s && cp -r templates %s"):format(changed, changed))
   local source, count = shell.read(changed .. "/" .. file):gsub(from, to, 1)
   assert(count == 1, "the template has no " .. from)
   shell.write(changed .. "/" .. file, source)

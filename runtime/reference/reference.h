@@ -105,6 +105,15 @@ struct ref_batch {
     const int32_t *state_slot;          /* [requests] */
 };
 
+/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
+struct ref_table {
+    const int32_t *pages_of;
+    uint32_t stride, pages;
+};
+
+/* The page of a request's table column, -1 if it is not backed or beyond the table. */
+int32_t ref_table_page(const struct ref_table *table, int32_t request, uint32_t column);
+
 /* ---- swa_write (swa_write.c) ---- */
 
 struct ref_swa_write {
@@ -118,7 +127,10 @@ struct ref_swa_write {
     struct ref_place workspace;         /* swa_write_workspace; rows = 0: there is none */
 };
 
-/* Write the window row of every token that survives the launch; see swa_write.c for the rules. */
+/*
+ * Write the window row of every token that survives the launch, and with a workspace the row of
+ * every token into it: token t of request b is its row t + (b + 1) * (window - 1).
+ */
 void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args);
 
 /*
@@ -194,15 +206,6 @@ void ref_compress_pool(const struct ref_type *type, const struct ref_compress *a
 
 /* ---- row_lists, translate_pack (lists.c) ---- */
 
-/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
-struct ref_table {
-    const int32_t *pages_of;
-    uint32_t stride, pages;
-};
-
-/* The page of a request's table column, -1 if it is not backed or beyond the table. */
-int32_t ref_table_page(const struct ref_table *table, int32_t request, uint32_t column);
-
 struct ref_row_lists {
     struct ref_batch batch; /* positions is not read; slots and state_slot in ring mode */
     bool paged;
@@ -238,7 +241,8 @@ uint64_t ref_workspace_row(const struct ref_type *type, uint32_t t, int32_t requ
 
 /*
  * workspace_fill: the window - 1 stored rows before each request's first token of the launch, from
- * the window place to the workspace. Positions below 0 and rows that are not backed are left alone.
+ * the window place to the workspace. Positions below 0 and rows that are not backed are left alone,
+ * and so is a request without tokens or with a first position below 0.
  */
 struct ref_workspace_fill {
     struct ref_batch batch; /* position and cu_tokens; slots and state_slot in ring mode */

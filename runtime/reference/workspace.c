@@ -22,7 +22,7 @@ void ref_workspace_fill(const struct ref_type *type, const struct ref_workspace_
     const struct ref_place *to = &args->workspace;
     for (int32_t b = 0; (uint32_t)b < batch->requests; b++) {
         uint32_t first = (uint32_t)batch->cu_tokens[b], row;
-        if (first == (uint32_t)batch->cu_tokens[b + 1]) continue;
+        if (batch->cu_tokens[b] >= batch->cu_tokens[b + 1]) continue;
         int32_t position = batch->position[first];
         for (uint32_t back = type->window - 1; back > 0; back--) {
             uint64_t number = ref_workspace_row(type, first, b) - back, page;

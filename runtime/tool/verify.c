@@ -12,13 +12,13 @@ static const struct verifier {
     bool (*run)(struct verify *verify, const struct subject *subject);
 } verifiers[] = {
     {"swa_write", verify_swa_write},
-    {"swa_write_workspace", verify_swa_write},
-    {"workspace_fill", verify_workspace_fill},
     {"state_reset", verify_state_reset},
     {"tail_append", verify_tail_append},
     {"index_tail_append", verify_tail_append},
     {"compress", verify_compress},
     {"index_compress", verify_compress},
+    {"swa_write_workspace", verify_swa_write},
+    {"workspace_fill", verify_workspace_fill},
     {"row_lists", verify_lists},
     {"row_lists_workspace", verify_lists},
     {"translate_pack", verify_lists},

@@ -47,6 +47,7 @@ void verify_property(struct verify *verify, const struct subject *subject, bool 
                      const char *what, uint32_t tokens, uint64_t compared);
 
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
+
 /* swa_write and swa_write_workspace. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
 bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */

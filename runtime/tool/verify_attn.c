@@ -38,7 +38,7 @@ struct bench {
 static int32_t choose_row(struct bench *b, struct verify_place *place, enum input_kind kind) {
     uint64_t *random = &b->verify->random;
     if (b->lists.missing && input_below(random, b->lists.missing) == 0) return -1;
-    uint32_t number = input_below(random, place->rows * place->pages);
+    uint32_t number = verify_place_row(b->verify, place);
     verify_place_store(b->verify, place, kind, number);
     return (int32_t)number;
 }
@@ -240,6 +240,17 @@ static bool scales(struct bench *b) {
     return good;
 }
 
+/* Row numbers up to 2^31: bytes far beyond what 32 bits can count. */
+static bool far_pages(struct bench *b) {
+    const uint32_t length[] = {40, 70, 33};
+    verify_place_far(&b->window);
+    if (b->has_entries) verify_place_far(&b->compressed);
+    set_lists(b, 9, 3, length);
+    bool good = run_case(b, INPUT_RANDOM, INPUT_RANDOM, "row numbers up to 2^31");
+    b->window.first = b->compressed.first = 0;
+    return good;
+}
+
 static bool make_places(struct bench *b) {
     uint32_t rows = b->verify->session->rules.paged ? b->rules.block : b->rules.ring;
     uint32_t k = b->rules.ratio ? b->rules.block / b->rules.ratio : 0;
@@ -262,7 +273,7 @@ bool verify_attn(struct verify *verify, const struct subject *subject) {
     b->scale = 0x1.6a09e6p-5f;
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
     good = good && make_places(b) && lengths(b) && (!b->has_entries || entries_alone(b)) &&
-           head_counts(b) && numbers(b) && scales(b);
+           head_counts(b) && numbers(b) && scales(b) && far_pages(b);
     verify_place_destroy(verify, &b->window);
     verify_place_destroy(verify, &b->compressed);
     free(b);

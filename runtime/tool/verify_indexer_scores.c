@@ -35,10 +35,11 @@ static bool make_ints(struct bench *b, const char *name, const int32_t *from, si
 
 /* Pages in any order; some blocks have none, one lies beyond the pool. */
 static void fill_table(struct bench *b, int32_t *table) {
-    uint32_t first = input_below(&b->verify->random, PAGES);
-    for (uint32_t i = 0; i < REQUESTS * COLUMNS; i++) table[i] = (int32_t)((first + 5 * i) % PAGES);
+    uint32_t start = input_below(&b->verify->random, PAGES);
+    for (uint32_t i = 0; i < REQUESTS * COLUMNS; i++)
+        table[i] = (int32_t)(b->keys.first + (start + 5 * i) % PAGES);
     table[2] = -1;
-    table[COLUMNS + 1] = PAGES;
+    table[COLUMNS + 1] = (int32_t)(b->keys.first + PAGES);
     table[2 * COLUMNS] = INT32_MIN;
 }
 
@@ -51,7 +52,7 @@ static void fill_keys(struct bench *b, enum input_kind kind) {
         uint32_t visible = ((uint32_t)position + 1) / b->index.ratio;
         for (uint32_t j = 0; j < visible && j / b->k < COLUMNS; j++) {
             int32_t page = buffer_ints(&b->table)[(uint32_t)request * COLUMNS + j / b->k];
-            if (page >= 0 && page < PAGES)
+            if (page >= 0 && (uint32_t)page < b->keys.first + PAGES)
                 verify_place_store(b->verify, &b->keys, kind, (uint32_t)page * b->k + j % b->k);
         }
     }
@@ -90,7 +91,7 @@ static bool launch(struct bench *b) {
     struct call *call = &b->call;
     call_set(call, "tokens", b->tokens);
     call_set(call, "requests", REQUESTS);
-    call_set(call, "pages", PAGES);
+    call_set(call, "pages", b->keys.first + PAGES);
     call_set(call, "table_stride", COLUMNS);
     call_set(call, "scores_stride", b->scores_stride);
     call_set(call, "first", b->first);
@@ -116,7 +117,7 @@ static void reference(struct bench *b) {
         .position = b->position,
         .q = buffer_halves(&b->q),
         .w = buffer_floats(&b->w),
-        .block_table = {buffer_ints(&b->table), COLUMNS, PAGES},
+        .block_table = {buffer_ints(&b->table), COLUMNS, b->keys.first + PAGES},
         .keys = verify_place_reference(&b->keys),
         .scores = buffer_floats(&b->scores),
     };
@@ -210,6 +211,15 @@ static bool numbers(struct bench *b) {
     return good;
 }
 
+/* Page ids so high that 32 bits cannot count their bytes. */
+static bool far_pages(struct bench *b) {
+    verify_place_far(&b->keys);
+    begin(b, 0, 66);
+    add_token(b, 0, 66, 0);
+    add_token(b, 1, 30, 0);
+    return run_case(b, INPUT_RANDOM, INPUT_RANDOM, INPUT_RANDOM, "pages far away");
+}
+
 bool verify_indexer_scores(struct verify *verify, const struct subject *subject) {
     struct bench *b = calloc(1, sizeof *b);
     if (!b) return false;
@@ -222,7 +232,7 @@ bool verify_indexer_scores(struct verify *verify, const struct subject *subject)
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
     good = good &&
            verify_place_create(verify, &b->call, "index", &b->index, b->k, PAGES, &b->keys) &&
-           shapes(b) && numbers(b);
+           shapes(b) && numbers(b) && far_pages(b);
     verify_place_destroy(verify, &b->keys);
     free(b);
     return good;

@@ -1,7 +1,7 @@
 #include "verify_place.h"
 
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The planes end with their last page, so that reads beyond are the driver's to find. */
@@ -75,6 +75,14 @@ void verify_place_scramble(struct verify *verify, struct verify_place *place) {
             buffer_data(&place->plane[i])[at] = (uint8_t)input_next(&verify->random);
 }
 
+uint32_t verify_place_row(struct verify *verify, const struct verify_place *place) {
+    return place->first * place->rows + input_below(&verify->random, place->pages * place->rows);
+}
+
+void verify_place_far(struct verify_place *place) {
+    place->first = 0x80000000u / place->rows - place->pages;
+}
+
 bool verify_place_upload(struct verify *verify, const struct verify_place *place) {
     for (uint32_t i = 0; i < place->planes; i++)
         if (!buffer_upload(verify->session, &place->plane[i])) return false;
@@ -89,18 +97,26 @@ bool verify_place_download(struct verify *verify, struct verify_place *place) {
     return true;
 }
 
-void verify_place_list(struct verify_place *place, struct outputs *outputs) {
+void verify_place_outputs(struct verify_place *place, struct outputs *outputs) {
     for (uint32_t i = 0; i < place->planes; i++) outputs->list[outputs->count++] = &place->plane[i];
 }
 
 void verify_place_bind(const struct verify_place *place, struct call *call) {
-    for (uint32_t i = 0; i < place->planes; i++)
-        verify_bind(call, place->name[i], &place->plane[i], place->stride[i]);
+    char name[64];
+    for (uint32_t i = 0; i < place->planes; i++) {
+        snprintf(name, sizeof name, "%s_stride", place->name[i]);
+        call_set(call, place->name[i],
+                 buffer_address(&place->plane[i]) - place->first * place->stride[i]);
+        call_set(call, name, place->stride[i]);
+    }
 }
 
 struct ref_place verify_place_reference(const struct verify_place *place) {
     struct ref_place out = {.rows = place->rows};
-    for (uint32_t i = 0; i < place->planes; i++)
-        out.plane[i] = (struct ref_array){buffer_data(&place->plane[i]), place->stride[i]};
+    for (uint32_t i = 0; i < place->planes; i++) {
+        uintptr_t base = (uintptr_t)buffer_data(&place->plane[i]);
+        out.plane[i] = (struct ref_array){(uint8_t *)(base - place->first * place->stride[i]),
+                                          place->stride[i]};
+    }
     return out;
 }

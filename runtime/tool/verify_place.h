@@ -13,7 +13,9 @@
 
 struct verify_place {
     struct ref_type rules; /* with the format and dims of the place's rows */
-    uint32_t rows, pages;  /* rows a page; row numbers are below rows * pages */
+    uint32_t rows, pages;  /* rows a page; pages there are */
+    uint32_t first;        /* id of the first page: `base` then lies before the planes, so that
+                              byte offsets of any size can be tried with little memory */
     struct buffer plane[REF_PLANES];
     uint64_t stride[REF_PLANES];
     uint32_t planes;
@@ -36,17 +38,21 @@ void verify_place_destroy(struct verify *verify, struct verify_place *place);
 
 /* Everything to 0xff again. */
 void verify_place_clear(struct verify_place *place);
-/* Give a row numbers of a kind. */
+/* Give row `number` (from first * rows on) numbers of a kind. */
 void verify_place_store(struct verify *verify, struct verify_place *place, enum input_kind kind,
                         uint32_t number);
 /* Give every byte a random value, gaps too: for kernels that move bytes. */
 void verify_place_scramble(struct verify *verify, struct verify_place *place);
+/* The number of a row at random. */
+uint32_t verify_place_row(struct verify *verify, const struct verify_place *place);
+/* Let the last page have the highest id that int32 row numbers allow. */
+void verify_place_far(struct verify_place *place);
 bool verify_place_upload(struct verify *verify, const struct verify_place *place);
 /* Fetch what the device holds into the images. */
 bool verify_place_download(struct verify *verify, struct verify_place *place);
 
 /* Add the planes to what a case compares; a place that was not made has none. */
-void verify_place_list(struct verify_place *place, struct outputs *outputs);
+void verify_place_outputs(struct verify_place *place, struct outputs *outputs);
 
 /* Set the planes' parameters of a call; the same for a reference. A place that was not made has no
  * parameters, and no rows for a reference. */

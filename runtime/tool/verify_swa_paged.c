@@ -124,8 +124,8 @@ static bool run_case(struct bench *b, enum input_kind kind, bool holes, const ch
     struct inputs inputs = {0};
     struct outputs outputs = {0};
     bool good = make_inputs(b, kind, holes, &inputs);
-    verify_place_list(&b->window, &outputs);
-    verify_place_list(&b->workspace, &outputs);
+    verify_place_outputs(&b->window, &outputs);
+    verify_place_outputs(&b->workspace, &outputs);
     good = good && outputs_remember(&outputs);
     if (good) {
         bool ran = launch(b, &inputs);

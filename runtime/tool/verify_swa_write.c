@@ -81,8 +81,8 @@ static void reference(struct bench *b, const struct buffer *latent, uint64_t str
 
 static struct outputs list_outputs(struct bench *b) {
     struct outputs outputs = {0};
-    verify_place_list(&b->window, &outputs);
-    verify_place_list(&b->workspace, &outputs);
+    verify_place_outputs(&b->window, &outputs);
+    verify_place_outputs(&b->workspace, &outputs);
     outputs.list[outputs.count++] = &b->swa_pos;
     outputs.list[outputs.count++] = &b->swa_head;
     return outputs;

@@ -86,8 +86,8 @@ static bool run_case(struct bench *b, bool holes, const char *what) {
     struct inputs inputs = {0};
     struct outputs outputs = {0};
     bool good = make_inputs(b, holes, &inputs);
-    verify_place_list(&b->window, &outputs);
-    verify_place_list(&inputs.workspace, &outputs);
+    verify_place_outputs(&b->window, &outputs);
+    verify_place_outputs(&inputs.workspace, &outputs);
     good = good && outputs_remember(&outputs);
     if (good) {
         bool ran = launch(b, &inputs);
