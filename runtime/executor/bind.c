@@ -343,8 +343,10 @@ static void bind_letter(struct binder *b, char letter, const struct operand *o) 
         op->mode = (uint8_t)o->integer;
         break;
     case 'c': /* the source size of an asynchronous copy, or a predicate that ignores the source */
-        if (o->kind == OPERAND_REGISTER && o->type == T_PRED) bind_source_predicate(b, o);
-        else op->c = source_slot(b, o, T_B32, 32, false);
+        if (o->kind == OPERAND_REGISTER && o->type == T_PRED)
+            bind_source_predicate(b, o);
+        else
+            op->c = source_slot(b, o, T_B32, 32, false);
         break;
     case 'i':
         if (o->kind != OPERAND_INTEGER) bad(b, "an integer");
