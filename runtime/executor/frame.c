@@ -1,4 +1,5 @@
 /* Call frames: registers, and the passing of arguments and results. */
+#include "access.h"
 #include "report.h"
 #include "schedule.h"
 
@@ -90,7 +91,7 @@ void warp_call(struct warp *w, const struct op *o, uint32_t lanes, const struct 
     }
     struct frame *f = caller->depth < DEPTH_MAX ? frame_new(w->worker, callee) : NULL;
     uint64_t local = caller->local_base + caller->function->local_bytes;
-    if (!f || local + callee->local_bytes > w->local_stride) {
+    if (!f || local - LOCAL_START + callee->local_bytes > w->local_stride) {
         if (f) frame_free(w->worker, f);
         report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_STACK, 0, NULL,
                     "call stack overflow: %u calls deep, in %s", caller->depth, callee->name);

@@ -46,6 +46,8 @@ static void mutant(struct warp *w, const struct op *o, uint32_t m) {
         report_lane(w, o, (uint32_t)__builtin_ctz(m), FINDING_CALL, 0, NULL, "a planted fault");
         return;
     }
+    /* A barrier's result is written when it is complete, so the whole barrier is left out. */
+    if (form->class == CLASS_BARRIER) return;
     if (o->form == FORM_mov_pred || strchr("qQ", first)) {
         if (first) {
             mutant_original(w, o, m);

@@ -469,6 +469,7 @@ void block_start(struct block *b, uint64_t linear) {
         struct frame *kernel = w->kernel;
         frame_reset(kernel);
         kernel->lanes = w->started;
+        kernel->local_base = LOCAL_START;
         load_frame(w, kernel);
         w->alive = w->started;
         w->mask = 0;
