@@ -13,8 +13,10 @@
 /* ---- measured dot products ---- */
 
 static uint32_t small_code(enum ptx_type type, uint32_t f32) {
-    return oracle_encode(type == T_BF16 ? "bf16" : type == T_F16 ? "f16" : "e4m3", q_f32(f32), 'n',
-                         true);
+    return oracle_encode(type == T_BF16  ? "bf16"
+                         : type == T_F16 ? "f16"
+                                         : "e4m3",
+                         q_f32(f32), 'n', true);
 }
 
 static int vectors_wrong(FILE *file, enum ptx_type type, int k, struct tensor_rule rule,
@@ -180,13 +182,14 @@ static bool run_mma(const struct layout *l, const char *opcode, int c_registers)
         sprintf(d + strlen(d), "%s%%r%d", *d ? "," : "", 40 + i);
         sprintf(save + strlen(save), "st.global.b32 [%%rd2+%d], %%r%d;\n", 4 * i, 40 + i);
     }
-    snprintf(text, sizeof text,
-             ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 in, "
-             ".param .u64 out)\n{\n.reg .b64 %%rd<5>;\n.reg .b32 %%r<50>;\nld.param.u64 %%rd1, "
-             "[in];\nld.param.u64 %%rd2, [out];\nmov.u32 %%r1, %%tid.x;\nmad.wide.u32 %%rd1, %%r1, "
-             "64, %%rd1;\nmad.wide.u32 %%rd2, %%r1, 16, %%rd2;\n%s%s {%s}, {%s}, {%s}, {%s};\n%sret;"
-             "\n}\n",
-             load, opcode, d, a, b, c, save);
+    snprintf(
+        text, sizeof text,
+        ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 in, "
+        ".param .u64 out)\n{\n.reg .b64 %%rd<5>;\n.reg .b32 %%r<50>;\nld.param.u64 %%rd1, "
+        "[in];\nld.param.u64 %%rd2, [out];\nmov.u32 %%r1, %%tid.x;\nmad.wide.u32 %%rd1, %%r1, "
+        "64, %%rd1;\nmad.wide.u32 %%rd2, %%r1, 16, %%rd2;\n%s%s {%s}, {%s}, {%s}, {%s};\n%sret;"
+        "\n}\n",
+        load, opcode, d, a, b, c, save);
     CUmodule module = tools_load(text, NULL);
     if (!module) {
         printf("# %s", tools_log);
@@ -246,14 +249,19 @@ static int check_mma(const struct layout *l, const char *opcode, bool quiet) {
         for (int i = 0; i < c_elements; i++) {
             int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + (i & 1);
             uint32_t code;
-            if (half) code = random_code("f16");
-            else if (integer) code = q_has(&q, "satfinite") ? 0x7fffff00 : tools_random();
-            else code = q_bits32((float)((int)(tools_random() % 2001) - 1000) / 37.0f);
+            if (half)
+                code = random_code("f16");
+            else if (integer)
+                code = q_has(&q, "satfinite") ? 0x7fffff00 : tools_random();
+            else
+                code = q_bits32((float)((int)(tools_random() % 2001) - 1000) / 37.0f);
             c[row][column] = half      ? oracle_decode("f16", code)
                              : integer ? (double)(int32_t)code
                                        : q_f32(code);
-            if (half) words[lane][ra + rb + i / 2] |= code << (16 * (i & 1));
-            else words[lane][ra + rb + i] = code;
+            if (half)
+                words[lane][ra + rb + i / 2] |= code << (16 * (i & 1));
+            else
+                words[lane][ra + rb + i] = code;
         }
     }
     if (!run_mma(l, opcode, c_registers)) return -1;
@@ -262,8 +270,8 @@ static int check_mma(const struct layout *l, const char *opcode, bool quiet) {
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < c_elements; i++) {
             int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + (i & 1);
-            uint32_t got = half ? results[lane][i / 2] >> (16 * (i & 1)) & 0xffff
-                                : results[lane][i],
+            uint32_t got =
+                         half ? results[lane][i / 2] >> (16 * (i & 1)) & 0xffff : results[lane][i],
                      want;
             if (integer) {
                 double sum = c[row][column];
@@ -277,7 +285,8 @@ static int check_mma(const struct layout *l, const char *opcode, bool quiet) {
                 want = half ? oracle_encode("f16", r, 'n', false) : q_bits32(r);
             }
             if (got != want && !wrong++ && !quiet)
-                printf("# %s: row %d column %d is %08x, not %08x\n", opcode, row, column, got, want);
+                printf("# %s: row %d column %d is %08x, not %08x\n", opcode, row, column, got,
+                       want);
         }
     return wrong;
 }
@@ -336,16 +345,18 @@ static int check_move(const char *load, const char *store, int count, bool trans
                  "%s [%%r3], {%s};\nbar.sync 0;\n"
                  "ldmatrix.sync.aligned.m8n8.x%d.shared.b16 {%s}, [%%r3];\n",
                  count, list, store, list, count, list);
-    else snprintf(move, sizeof move, "%s {%s}, [%%r3];\n", load, list);
-    snprintf(text, sizeof text,
-             ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 in, "
-             ".param .u64 out)\n{\n.reg .b64 %%rd<5>;\n.reg .b32 %%r<50>;\n.shared .align 16 .b8 "
-             "sh[512];\nld.param.u64 %%rd1, [in];\nld.param.u64 %%rd2, [out];\nmov.u32 %%r1, "
-             "%%tid.x;\nmad.wide.u32 %%rd1, %%r1, 64, %%rd1;\nmad.wide.u32 %%rd2, %%r1, 16, %%rd2;\n"
-             "mov.u32 %%r2, sh;\nmad.lo.u32 %%r3, %%r1, 16, %%r2;\nld.global.v4.b32 "
-             "{%%r4,%%r5,%%r6,%%r7}, [%%rd1];\nst.shared.v4.b32 [%%r3], {%%r4,%%r5,%%r6,%%r7};\n"
-             "bar.sync 0;\n%s%sret;\n}\n",
-             move, save);
+    else
+        snprintf(move, sizeof move, "%s {%s}, [%%r3];\n", load, list);
+    snprintf(
+        text, sizeof text,
+        ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 in, "
+        ".param .u64 out)\n{\n.reg .b64 %%rd<5>;\n.reg .b32 %%r<50>;\n.shared .align 16 .b8 "
+        "sh[512];\nld.param.u64 %%rd1, [in];\nld.param.u64 %%rd2, [out];\nmov.u32 %%r1, "
+        "%%tid.x;\nmad.wide.u32 %%rd1, %%r1, 64, %%rd1;\nmad.wide.u32 %%rd2, %%r1, 16, %%rd2;\n"
+        "mov.u32 %%r2, sh;\nmad.lo.u32 %%r3, %%r1, 16, %%r2;\nld.global.v4.b32 "
+        "{%%r4,%%r5,%%r6,%%r7}, [%%rd1];\nst.shared.v4.b32 [%%r3], {%%r4,%%r5,%%r6,%%r7};\n"
+        "bar.sync 0;\n%s%sret;\n}\n",
+        move, save);
     CUmodule module = tools_load(text, NULL);
     if (!module) {
         printf("# %s", tools_log);
@@ -382,7 +393,8 @@ static void check_moves(void) {
         for (int transpose = 0; transpose < 2; transpose++) {
             char load[80], store[80];
             const char *trans = transpose ? ".trans" : "";
-            snprintf(load, sizeof load, "ldmatrix.sync.aligned.m8n8.x%d%s.shared.b16", count, trans);
+            snprintf(load, sizeof load, "ldmatrix.sync.aligned.m8n8.x%d%s.shared.b16", count,
+                     trans);
             snprintf(store, sizeof store, "stmatrix.sync.aligned.m8n8.x%d%s.shared.b16", count,
                      trans);
             is(check_move(load, NULL, count, transpose, false), 0, load);

@@ -43,8 +43,6 @@ void async_commit(struct warp *w, uint32_t lanes) {
     EACH_SET_LANE(i, lanes) w->async->committed[i]++;
 }
 
-void race_async(struct warp *w, const struct op *o, uint32_t lane, uint64_t at, uint32_t bytes);
-
 static void complete(struct warp *w, const struct op *wait, const struct async_copy *c) {
     struct block *b = w->block;
     memcpy(b->shared.host + c->at, c->data, c->bytes);

@@ -96,6 +96,9 @@ struct block {
     uint64_t steps;
     uint8_t *pending; /* by 4 bytes of shared memory: asynchronous copies under way into it */
     uint64_t pending_count;
+    struct race_shared *races;
+    bool fenced;       /* a fence of device scope was executed */
+    uint32_t acquired; /* the launch's clock when it last acquired */
     bool started;
 };
 
@@ -115,9 +118,9 @@ struct launch {
     uint64_t blocks;
     uint64_t number; /* of the launch in the process */
     _Atomic uint64_t next_block;
-    _Atomic int stop;             /* a fault: no further operation need run */
-    _Atomic int result;           /* a CUresult, 0 while all is well */
-    uint64_t *op_hits, *op_lanes; /* totals by operation, when counted */
+    _Atomic int stop;         /* a fault: no further operation need run */
+    _Atomic int result;       /* a CUresult, 0 while all is well */
+    struct race_clock *clock; /* synchronisation between blocks */
 };
 
 struct worker {

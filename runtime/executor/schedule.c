@@ -5,6 +5,7 @@
 #include "access.h"
 #include "async.h"
 #include "config.h"
+#include "races.h"
 #include "report.h"
 
 uint64_t worker_random(struct worker *worker) {
@@ -450,7 +451,9 @@ struct block *block_new(struct worker *worker) {
     b->shared.bytes = l->shared_bytes;
     b->shared.host = arena_alloc(&worker->arena, l->shared_bytes + 64);
     b->shared.defined = arena_alloc(&worker->arena, l->shared_bytes / 8 + 64);
-    return b->shared.host && b->shared.defined ? b : NULL;
+    if (!b->shared.host || !b->shared.defined) return NULL;
+    if (l->config->check_races && !race_block_new(b)) return NULL;
+    return b;
 }
 
 void block_start(struct block *b, uint64_t linear) {
@@ -460,7 +463,10 @@ void block_start(struct block *b, uint64_t linear) {
     b->id[1] = (uint32_t)(linear / l->grid[0] % l->grid[1]);
     b->id[2] = (uint32_t)(linear / l->grid[0] / l->grid[1]);
     b->steps = 0;
-    b->epoch = 1;
+    /* Epochs go on from block to block, so that what the last one left counts as past. */
+    b->epoch++;
+    b->fenced = false;
+    b->acquired = 0;
     memset(b->barriers, 0, sizeof b->barriers);
     memset(b->shared.defined, 0, (b->shared.bytes + 7) / 8);
     async_reset(b);
@@ -476,7 +482,7 @@ void block_start(struct block *b, uint64_t linear) {
         w->carry = 0;
         w->ticks = 0;
         w->spin = 0;
-        w->epoch = 1;
+        w->epoch++;
         w->waiting_barrier = 0;
         w->groups[0] = (struct group){.pc = 0, .lanes = w->started, .frame = kernel};
         w->group_count = 1;
