@@ -72,7 +72,13 @@ $(BUILD)/obj/%.o: %.c
 	$(CC) $(BASE) $(CFLAGS) -Iruntime -c $< -o $@
 
 # The Lua files travel inside the program, each as a C string.
-$(BUILD)/embedded.c: $(EMBED_LUA) gen/embed.lua
+# The list of them is a file too, so that one added or removed is noticed.
+.PHONY: FORCE
+$(BUILD)/embedded.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(EMBED_LUA)' | cmp -s - $@ || echo '$(EMBED_LUA)' > $@
+
+$(BUILD)/embedded.c: $(EMBED_LUA) gen/embed.lua $(BUILD)/embedded.list
 	@mkdir -p $(@D)
 	$(LUA) gen/embed.lua $(EMBED_LUA) > $@.new && mv $@.new $@
 
@@ -110,7 +116,7 @@ $(FLASH)/manifest.json: examples/deepseek-v4-flash.lua $(KVFORGE)
 
 $(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(LIB_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(RUN_LIBS)
 
 # ---- tests: the first word of a test's name says what it is linked with ----
 $(BUILD)/tests/executor_%: tests/executor_%.c $(EXECUTOR_OBJ)
@@ -130,7 +136,7 @@ $(FAKE): tests/fake/fake_cuda.c tests/fake/fake_cuda.h
 	$(CC) $(filter-out -MMD -MP,$(BASE)) $(CFLAGS) $(LDFLAGS) $(FAKE_CFLAGS) -Iruntime -shared $< -o $@
 
 # Sanitizers have a malloc of their own, so the failing one is put in front of the library at link time.
-$(BUILD)/tests/runtime_malloc: LDFLAGS += $(if $(SANITIZE),$(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup realpath))
+$(BUILD)/tests/runtime_malloc: LDFLAGS += $(if $(findstring fsanitize,$(SANITIZE)),$(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup realpath))
 comma := ,
 $(BUILD)/tests/runtime_%: tests/runtime_%.c $(LIB_A) $(FAKE)
 	@mkdir -p $(@D)
@@ -145,7 +151,7 @@ packages:
 	@.ci/packages
 
 check: all $(TEST_BIN)
-	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
+	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
 .PHONY: test demo
 test: packages
@@ -156,6 +162,28 @@ demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
+
+# ---- benchmarks: each program prints its own table; executor_* ones link the executor ----
+BENCH_BIN     := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+BENCH_LIB_OBJ := $(call obj,$(wildcard bench/lib/*.c))
+
+$(BUILD)/obj/bench/%.o: bench/%.c | $(FLASH)/manifest.json
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -Iruntime -I$(FLASH) -c $< -o $@
+
+$(BUILD)/bench/libbench.a: $(BENCH_LIB_OBJ)
+	@mkdir -p $(@D)
+	rm -f $@ && $(AR) rcs $@ $(BENCH_LIB_OBJ)
+
+$(BUILD)/bench/executor_%: $(BUILD)/obj/bench/executor_%.o $(BUILD)/bench/libbench.a $(EXECUTOR_OBJ)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ -ldl -lm
+
+$(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/bench/libbench.a $(LIB_A) $(FAKE)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter-out $(FAKE),$^) $(RUN_LIBS)
+
+.PHONY: bench
+bench: all $(BENCH_BIN)
+	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
 
 # ---- install ----
 BINDIR     ?= $(PREFIX)/bin
@@ -187,9 +215,9 @@ uninstall:
 	-rmdir $(DESTDIR)$(EXECDIR)
 
 # ---- checks of the code itself; each in a build directory of its own ----
-.PHONY: asan tsan coverage lint fuzz check-c
+.PHONY: asan tsan coverage lint lint-format lint-lua lint-tidy fuzz check-c
 check-c: $(TEST_BIN)
-	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' $(TEST_BIN)
+	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN)
 
 UBSAN := undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan:
@@ -201,17 +229,20 @@ coverage:
 	$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS='-O0 -g' all check
 	$(LUA) tests/coverage.lua $(BUILD)/coverage
 
-C_FILES   := $(wildcard gen/*.[ch] runtime/*.[ch] runtime/*/*.[ch] tests/*.[ch] tests/fake/*.[ch] tests/fuzz/*.[ch] examples/*.[ch])
+C_FILES   := $(wildcard gen/*.[ch] runtime/*.[ch] runtime/*/*.[ch] tests/*.[ch] tests/fake/*.[ch] tests/fuzz/*.[ch] examples/*.[ch] bench/*.[ch] bench/lib/*.[ch])
 TIDY      ?= $(firstword $(foreach t,clang-tidy-19 clang-tidy,$(shell command -v $(t))))
 FORMAT    ?= $(firstword $(foreach t,clang-format clang-format-19,$(shell command -v $(t))))
 LUACHECK  ?= $(shell command -v luacheck)
 TIDY_SRC  ?= $(filter %.c,$(filter-out tests/fake/%,$(C_FILES)))
-lint:
-	$(if $(FORMAT),$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
-	$(if $(LUACHECK),$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
-	$(if $(TIDY),printf '%s\n' $(TIDY_SRC) | xargs -n 4 -P $(JOBS) sh -c '$(TIDY) --quiet "$$@" -- \
+lint: ; @$(MAKE) --no-print-directory -k lint-format lint-lua lint-tidy
+lint-format:
+	$(if $(FORMAT),@$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
+lint-lua:
+	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+lint-tidy:
+	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
-	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS)' tidy,@echo "lint: no clang-tidy, skipped")
+	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
 
 # Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang
 # has it, else with a driver of our own that changes the seeds at random.
@@ -251,6 +282,11 @@ $(BUILD)/fuzzers/runtime_%: tests/fuzz/runtime_%.c $(LIB_A)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime $< $(FUZZ_MAIN) -o $@ $(LIB_A) $(LIB_LIBS)
 
+# The symbols that programs may rely on; see tests/runtime_install_test.lua.
+.PHONY: exports
+exports: $(LIB_SO)
+	nm -D --defined-only $< | awk '{ print $$3 }' | LC_ALL=C sort > tests/exports.txt
+
 .PHONY: help
 help:
 	@echo 'make             build everything into $(BUILD)'
@@ -258,6 +294,7 @@ help:
 	@echo 'make test        install what is missing, build, run every test that needs no GPU'
 	@echo 'make check       run the tests without installing anything'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
+	@echo 'make bench       generation beside NVRTC and nvcc, loading, and other speeds: docs/bench.md'
 	@echo 'make asan, tsan  the tests under sanitizers'
 	@echo 'make fuzz        FUZZ_RUNS=$(FUZZ_RUNS) inputs for each fuzzer in tests/fuzz'
 	@echo 'make lint        clang-format, luacheck and clang-tidy'

@@ -14,9 +14,9 @@
 enum { DIM = DEEPSEEK_V4_FLASH_SWA_HEAD_DIM, ROPE = DEEPSEEK_V4_FLASH_SWA_ROPE_DIM };
 enum { TOKENS = 8, REQUESTS = 2, SLOTS = 4, POSITIONS = 64, LAYER = 0 };
 static kvf_error error;
-static int (*cuda_alloc)(kvf_address *, size_t);
-static int (*cuda_to_device)(kvf_address, const void *, size_t);
-static int (*cuda_to_host)(void *, kvf_address, size_t);
+static void *cuda;
+/* A function of the driver, by its name and the types of its parameters. */
+#define CUDA(name, ...) ((int (*)(__VA_ARGS__))dlsym(cuda, name))
 
 /* The library says what went wrong in `error`, the driver with a number. */
 static void check(kvf_status status) {
@@ -29,20 +29,19 @@ static void check_cuda(int result) {
 
 /* Make the device's primary context current: the library then uses it as well. */
 static void use_cuda(const kvf_driver *driver) {
-    void *handle = dlopen(kvf_driver_path(driver), RTLD_NOW), *context;
-    if (!handle) fprintf(stderr, "%s\n", dlerror()), exit(1);
-    cuda_alloc = (int (*)(kvf_address *, size_t))dlsym(handle, "cuMemAlloc_v2");
-    cuda_to_device = (int (*)(kvf_address, const void *, size_t))dlsym(handle, "cuMemcpyHtoD_v2");
-    cuda_to_host = (int (*)(void *, kvf_address, size_t))dlsym(handle, "cuMemcpyDtoH_v2");
-    check_cuda(((int (*)(void **, int))dlsym(handle, "cuDevicePrimaryCtxRetain"))(&context, 0));
-    check_cuda(((int (*)(void *))dlsym(handle, "cuCtxSetCurrent"))(context));
+    void *context;
+    cuda = dlopen(kvf_driver_path(driver), RTLD_NOW);
+    if (!cuda) fprintf(stderr, "%s\n", dlerror()), exit(1);
+    check_cuda(CUDA("cuDevicePrimaryCtxRetain", void **, int)(&context, 0));
+    check_cuda(CUDA("cuCtxSetCurrent", void *)(context));
 }
 
+static kvf_address memory[16], *next = memory;
 static kvf_address upload(const void *from, size_t bytes) {
-    kvf_address to;
-    check_cuda(cuda_alloc(&to, bytes));
-    check_cuda(cuda_to_device(to, from, bytes));
-    return to;
+    kvf_address *to = next++;
+    check_cuda(CUDA("cuMemAlloc_v2", kvf_address *, size_t)(to, bytes));
+    check_cuda(CUDA("cuMemcpyHtoD_v2", kvf_address, const void *, size_t)(*to, from, bytes));
+    return *to;
 }
 
 /* Put an array of the layer, and its stride from slot to slot, into a kernel's parameters. */
@@ -74,7 +73,7 @@ int main(int argc, char **argv) {
 
     /* The batch: five tokens of one request and three of the other, from position 0. */
     uint32_t type, index;
-    int32_t slot[REQUESTS], stored, cu_tokens[REQUESTS + 1] = {0, 5, 8};
+    int32_t stored, slot[REQUESTS], cu_tokens[REQUESTS + 1] = {0, 5, 8};
     int32_t batch_id[TOKENS] = {0, 0, 0, 0, 0, 1, 1, 1}, position[] = {0, 1, 2, 3, 4, 0, 1, 2};
     for (int r = 0; r < REQUESTS; r++) check(kvf_slot_acquire(cache, &slot[r], &error));
     write.batch_id = upload(batch_id, sizeof batch_id);
@@ -98,18 +97,19 @@ int main(int argc, char **argv) {
     ARRAY(write, swa_pos), ARRAY(write, swa_head);
     check(deepseek_v4_flash_swa_swa_write(&kernels, NULL, &write, &error));
 
-    /* Read back where the second request's last token lies. A copy waits for the kernel. */
+    /* What does the third row of the second request's ring hold? A copy waits for the kernel. */
     kvf_address third = write.swa_pos + (uint64_t)slot[1] * write.swa_pos_stride + 2 * 4;
-    check_cuda(cuda_to_host(&stored, third, 4));
+    check_cuda(CUDA("cuMemcpyDtoH_v2", void *, kvf_address, size_t)(&stored, third, 4));
     printf("slot %d row 2 holds position %d\n", slot[1], stored);
 
     /* The first request ends: its slot becomes as new in the layer used, and is given back. */
     ARRAY(reset, swa_pos), ARRAY(reset, swa_head);
     check(deepseek_v4_flash_swa_state_reset(&kernels, NULL, &reset, &error));
-    check_cuda(cuda_to_host(&stored, reset.swa_pos, 4));
+    check_cuda(CUDA("cuMemcpyDtoH_v2", void *, kvf_address, size_t)(&stored, reset.swa_pos, 4));
     check(kvf_slot_release(cache, slot[0], &error));
     printf("slot %d is as new (%d), %u slots are free\n", slot[0], stored, kvf_slots_free(cache));
 
+    while (next > memory) check_cuda(CUDA("cuMemFree_v2", kvf_address)(*--next));
     kvf_cache_destroy(cache);
     kvf_library_unload(library);
     kvf_device_close(device);

@@ -16,7 +16,7 @@ static void hex_digest(const char *text, uint64_t bytes, char out[65]) {
     SHA256Init(&context);
     SHA256Update(&context, (const uint8_t *)text, bytes);
     SHA256Final(digest, &context);
-    for (int i = 0; i < SHA256_DIGEST_LENGTH; i++) {
+    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++) {
         out[2 * i] = digits[digest[i] >> 4];
         out[2 * i + 1] = digits[digest[i] & 15];
     }

@@ -110,11 +110,34 @@ struct bundle_layer {
     uint32_t type, layer_of_type;
 };
 
+/* The manifest's `arena`: the pool's one allocation of chunks. */
+struct bundle_elastic_place {
+    uint32_t type;
+    const char *place, *plane;
+    uint64_t offset, layer_stride, id_stride;
+};
+
+struct bundle_elastic_layer {
+    uint32_t layer, part;
+    uint64_t offset;
+};
+
+struct bundle_elastic {
+    uint32_t align, n; /* envelopes in a chunk */
+    uint64_t envelope_bytes, chunk_bytes;
+    uint32_t place_count, state_count, snapshot_count;
+    struct bundle_elastic_place *places;
+    uint32_t state_chunks, state_envelopes, snapshot_envelopes; /* parts */
+    uint64_t snapshot_bytes;
+    struct bundle_elastic_layer *state, *snapshot;
+};
+
 struct kvf_bundle {
     struct arena arena;
     const char *generator, *llvm; /* versions that wrote it */
     kvf_model_info info;
     struct bundle_model model;
+    struct bundle_elastic *elastic; /* null: the model has no arena */
     struct bundle_type *types;   /* info.types, in order of name */
     struct bundle_layer *layers; /* info.layers + info.draft_layers */
     uint32_t module_count;

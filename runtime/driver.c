@@ -21,14 +21,14 @@ typedef CUresult (*get_proc_address)(const char *symbol, void **function, int ve
                                      uint64_t flags, int *status);
 
 #define SYMBOL_ROW_REQUIRED(base, abi, version, parameters)                                        \
-    {#base, #abi, version, offsetof(struct kvf_driver, abi), true},
+    {#base, #abi, offsetof(struct kvf_driver, abi), version, true},
 #define SYMBOL_ROW_OPTIONAL(base, abi, version, parameters)                                        \
-    {#base, #abi, version, offsetof(struct kvf_driver, abi), false},
+    {#base, #abi, offsetof(struct kvf_driver, abi), version, false},
 
 struct symbol_row {
     const char *base, *abi;
-    int version;
     size_t member; /* offset of the pointer in struct kvf_driver */
+    int version;
     bool required;
 };
 
@@ -136,6 +136,8 @@ static kvf_status open_file(kvf_driver_kind kind, const char *file, kvf_driver *
         free(driver);
         return status;
     }
+    /* What has the executor's mark is the executor, by whatever name it was found. */
+    if (driver_extra(driver, EXECUTOR_MARK)) driver->kind = KVF_DRIVER_EXECUTOR;
     *out = driver;
     return KVF_OK;
 }
@@ -164,31 +166,16 @@ static kvf_status open_auto(kvf_driver **out, kvf_error *error) {
                      executor.text);
 }
 
-/* A library that has the executor's mark is the executor, by whatever name it was found. */
-static void set_kind(struct kvf_driver *driver) {
-    if (driver_extra(driver, EXECUTOR_MARK)) driver->kind = KVF_DRIVER_EXECUTOR;
-}
-
 kvf_status kvf_driver_open(kvf_driver_kind kind, const char *path, kvf_driver **out,
                            kvf_error *error) {
     if (!out) return error_set(error, KVF_ERROR_ARGUMENT, "kvf_driver_open: out is null");
     if (kind != KVF_DRIVER_AUTO && kind != KVF_DRIVER_CUDA && kind != KVF_DRIVER_EXECUTOR)
         return error_set(error, KVF_ERROR_ARGUMENT, "kvf_driver_open: %d is not a kind of driver",
                          (int)kind);
-    kvf_driver *driver = NULL;
-    kvf_status status;
-    if (path)
-        status = open_file(kind == KVF_DRIVER_AUTO ? KVF_DRIVER_CUDA : kind, path, &driver, error);
-    else if (kind == KVF_DRIVER_CUDA)
-        status = open_file(kind, "libcuda.so.1", &driver, error);
-    else if (kind == KVF_DRIVER_EXECUTOR)
-        status = open_executor(&driver, error);
-    else
-        status = open_auto(&driver, error);
-    if (status != KVF_OK) return status;
-    set_kind(driver);
-    *out = driver;
-    return KVF_OK;
+    if (path) return open_file(kind == KVF_DRIVER_AUTO ? KVF_DRIVER_CUDA : kind, path, out, error);
+    if (kind == KVF_DRIVER_CUDA) return open_file(kind, "libcuda.so.1", out, error);
+    if (kind == KVF_DRIVER_EXECUTOR) return open_executor(out, error);
+    return open_auto(out, error);
 }
 
 void kvf_driver_close(kvf_driver *driver) {

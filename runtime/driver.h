@@ -92,6 +92,7 @@
 
 /* clang-format on */
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters bring their own */
 #define DRIVER_MEMBER(base, abi, version, parameters) CUresult(*abi) parameters;
 
 struct kvf_driver {

@@ -9,14 +9,15 @@
 
 #include "error.h"
 
-/* The directory of the object this function is linked into, without a final slash; false if
- * unknown. */
+/* Anything that lies in the same object as this code. */
+static const char here;
+
+/* The directory of the object this code is linked into, without a final slash; false if unknown. */
 static bool own_directory(char *out, size_t bytes) {
     Dl_info info;
     struct link_map *map = NULL;
     char name[4096];
-    if (!dladdr1((void *)(uintptr_t)own_directory, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
-        return false;
+    if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map) return false;
     /* The loader has no name for the main program itself. */
     const char *from = map->l_name[0] ? map->l_name : "/proc/self/exe";
     if (!realpath(from, name)) return false;

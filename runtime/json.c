@@ -249,8 +249,7 @@ static struct json_value *end_items(struct parser *p, struct json_value *value,
                                     const struct link *last) {
     value->items = take(p, value->count, sizeof *value->items);
     if (!value->items) return NULL;
-    for (uint32_t i = value->count; i > 0; i--, last = last->before)
-        value->items[i - 1] = last->value;
+    for (uint32_t i = value->count; last; last = last->before) value->items[--i] = last->value;
     return value;
 }
 

@@ -248,7 +248,199 @@ KVF_API kvf_status kvf_slot_acquire(kvf_cache *cache, int32_t *slot, kvf_error *
 KVF_API kvf_status kvf_slot_release(kvf_cache *cache, int32_t slot, kvf_error *error);
 KVF_API uint32_t kvf_slots_free(const kvf_cache *cache);
 
-/* ---- the pool ---- */
+/* ---- the pool ----
+ *
+ * Host code only: it says which ids hold what, in int32 tables that the kernels read. Nothing is
+ * allocated after creation. A pool takes one thread at a time (a second one gets KVF_ERROR_STATE);
+ * several pools are independent. The same calls give the same tables on every rank.
+ *
+ * Every call does everything or changes nothing. KVF_ERROR_SHORT means "not now" and the text says
+ * which resource lacks how much: release or preempt something and try again. KVF_ERROR_LIMIT means
+ * "never, in this pool".
+ *
+ * A step, for every sequence of it: kvf_sequence_prepare, then kvf_batch_fill, the kernels, the
+ * snapshots that kvf_sequence_snapshots names, then kvf_sequence_commit. */
+
+typedef struct kvf_pool kvf_pool;
+typedef struct kvf_batch kvf_batch;
+typedef uint64_t kvf_sequence; /* a handle; 0 is none. Handles are not used again */
+
+typedef enum kvf_policy {
+    KVF_POLICY_ELASTIC = 0, /* one arena of chunks: windows, blocks and state draw on it */
+    KVF_POLICY_STATIC = 1,  /* fixed numbers of window blocks, of blocks and of states */
+    KVF_POLICY_SHARED = 2   /* per layer type, slots of `block` rows; windows lend to blocks */
+} kvf_policy;
+
+typedef struct kvf_pool_options {
+    kvf_policy policy;
+    uint64_t bytes;        /* the budget, request state included; or 0 with explicit counts */
+    uint32_t max_requests; /* live at once */
+    uint32_t max_tokens;   /* of the longest sequence; 0: the model's max_positions */
+    uint32_t chunks;       /* elastic, without bytes */
+    uint32_t windows;      /* static, shared: window blocks; with bytes 0: the seed's default */
+    uint32_t blocks;       /* static, shared, without bytes */
+    uint32_t lent_blocks;  /* shared: block ids beyond `blocks`, backed by what windows lend */
+    uint32_t pins;         /* shared: checkpoint windows that are never lent while pinned */
+    bool prefix_cache_off; /* publish nothing, find nothing */
+    bool trailing;         /* shared: keep the trailing windows only, as the published seed does */
+    bool no_promise;       /* admit without setting blocks aside for the output */
+} kvf_pool_options;
+
+KVF_API kvf_status kvf_pool_create(const kvf_bundle *bundle, const kvf_pool_options *options,
+                                   kvf_pool **out, kvf_error *error);
+KVF_API void kvf_pool_destroy(kvf_pool *pool);
+/* Verify every invariant; O(pool). The text names the first one that is broken. */
+KVF_API kvf_status kvf_pool_check(kvf_pool *pool, kvf_error *error);
+
+typedef struct kvf_pool_stats {
+    uint32_t requests, chunks, free_chunks;         /* chunks: elastic only */
+    uint32_t windows, windows_used, windows_cached; /* in all; listed by a request; cached only */
+    uint32_t blocks, blocks_used, blocks_cached;
+    uint32_t envelopes_state, envelopes_snapshot;
+    uint64_t bytes;      /* of device memory the pool manages */
+    uint64_t used_bytes; /* of it, what live requests refer to */
+    uint64_t admitted, refused, preempted, released;
+    uint64_t prompt_tokens, hit_tokens;   /* of admitted requests */
+    uint64_t computed_tokens;             /* committed */
+    uint64_t recomputed_tokens;           /* of those, what had been cached before and was evicted:
+                                             when it grows, run fewer requests at once */
+    uint64_t evicted_windows, evicted_blocks, adopted_blocks, adopted_windows;
+    uint64_t operations; /* on lists and tables, since creation */
+} kvf_pool_stats;
+KVF_API kvf_status kvf_pool_get_stats(kvf_pool *pool, kvf_pool_stats *out, kvf_error *error);
+
+/* What a budget holds when every request has `context` tokens and shares nothing. */
+typedef struct kvf_plan {
+    uint32_t chunks, windows, blocks, states; /* as created; chunks: elastic only */
+    uint64_t bytes;                           /* of them all */
+    uint32_t requests;       /* that fit at once, max_requests at most under static and shared */
+    uint64_t tokens;         /* requests * context */
+    uint32_t longest;        /* tokens of one request alone, at most the model's positions */
+    uint64_t state_bytes, window_bytes, snapshot_bytes, block_bytes; /* that those requests hold */
+    uint64_t unused_bytes;   /* of `bytes`; free for the prefix cache */
+    uint64_t request_bytes;  /* of one such request */
+} kvf_plan;
+KVF_API kvf_status kvf_pool_plan(const kvf_bundle *bundle, const kvf_pool_options *options,
+                                 uint32_t context, kvf_plan *out, kvf_error *error);
+
+enum { KVF_SNAPSHOT_PARTS = 8 };
+/* Where the tails of a position lie: the last `ratio` tokens of stream b (manifest, `snapshot`). */
+typedef struct kvf_snapshot {
+    uint32_t position;                /* 0: nothing to do */
+    uint32_t parts;                   /* ids in use */
+    int32_t ids[KVF_SNAPSHOT_PARTS];  /* envelopes; under `shared` the window block */
+} kvf_snapshot;
+
+typedef struct kvf_admission {
+    kvf_sequence sequence;
+    uint32_t hit;         /* tokens taken from the cache: computing starts here */
+    uint32_t write_from;  /* no compressed row below is written: others share it */
+    uint32_t slot;        /* 0..max_requests-1, dense; stays until the release */
+    kvf_snapshot restore; /* into the request's tails, before its first step */
+} kvf_admission;
+
+/*
+ * Admit a request of `count` tokens and take all blocks of its prompt; the windows of its first
+ * chunk of at most `chunk` tokens are set aside, so that preparing that chunk cannot fail.
+ */
+KVF_API kvf_status kvf_sequence_admit(kvf_pool *pool, const int32_t *tokens, uint32_t count,
+                                      uint32_t chunk, kvf_admission *out, kvf_error *error);
+/* Of the next `want` tokens, how many one chunk may take: it must end where tails are saved. */
+KVF_API kvf_status kvf_sequence_chunk(kvf_pool *pool, kvf_sequence sequence, uint32_t want,
+                                      uint32_t *out, kvf_error *error);
+/* Back the next `tokens` tokens with memory: known ones, and at most `drafts` that are not. */
+KVF_API kvf_status kvf_sequence_prepare(kvf_pool *pool, kvf_sequence sequence, uint32_t tokens,
+                                        kvf_error *error);
+/* The snapshots to save after the prepared tokens were computed. `count` is set even if it is more
+ * than `capacity` (then nothing is written and the status is KVF_ERROR_LIMIT). */
+KVF_API kvf_status kvf_sequence_snapshots(kvf_pool *pool, kvf_sequence sequence, kvf_snapshot *out,
+                                          uint32_t capacity, uint32_t *count, kvf_error *error);
+/*
+ * `tokens` of the prepared tokens were computed; `ids` are newly known tokens, appended to those
+ * that were known (a decode step commits one token and makes the sampled one known). Publishes
+ * what is complete and releases what left the window.
+ */
+KVF_API kvf_status kvf_sequence_commit(kvf_pool *pool, kvf_sequence sequence, uint32_t tokens,
+                                       const int32_t *ids, uint32_t id_count, kvf_error *error);
+/* Give back what was prepared beyond `length`, or take back up to `drafts` committed tokens that
+ * were rejected; the ids of those are forgotten. */
+KVF_API kvf_status kvf_sequence_truncate(kvf_pool *pool, kvf_sequence sequence, uint32_t length,
+                                         kvf_error *error);
+
+/* What a row of memory moves with. Ids; see kvf_pool_ranges for bytes. */
+typedef enum kvf_copy_kind {
+    KVF_COPY_BLOCK = 0,
+    KVF_COPY_WINDOW = 1,
+    KVF_COPY_STATE_CHUNK = 2, /* a part of a request's state that is a whole chunk */
+    KVF_COPY_SNAPSHOT = 4,    /* a part of saved tails */
+    KVF_COPY_STATE = 3        /* a part that is an envelope; the state itself, if not elastic */
+} kvf_copy_kind;
+typedef struct kvf_copy {
+    kvf_copy_kind kind;
+    int32_t from, to;
+} kvf_copy;
+
+enum { KVF_FORK_COPIES = 136 };
+typedef struct kvf_fork {
+    kvf_sequence sequence; /* the child */
+    uint32_t slot;
+    uint32_t count;        /* copies to make before either takes another step */
+    kvf_copy copies[KVF_FORK_COPIES];
+} kvf_fork;
+/* A second sequence with the same tokens: full blocks and windows are shared, the rest is copied. */
+KVF_API kvf_status kvf_sequence_fork(kvf_pool *pool, kvf_sequence sequence, kvf_fork *out,
+                                     kvf_error *error);
+/* End a sequence. Its content stays cached until the memory is needed. Preempting marks the
+ * end as one that is resumed soon; admit the request again with all its tokens. */
+KVF_API kvf_status kvf_sequence_preempt(kvf_pool *pool, kvf_sequence sequence, kvf_error *error);
+KVF_API kvf_status kvf_sequence_release(kvf_pool *pool, kvf_sequence sequence, kvf_error *error);
+
+typedef struct kvf_sequence_info {
+    uint32_t known, computed, prepared; /* tokens */
+    uint32_t hit, write_from, slot, blocks;
+} kvf_sequence_info;
+KVF_API kvf_status kvf_sequence_get_info(kvf_pool *pool, kvf_sequence sequence,
+                                         kvf_sequence_info *out, kvf_error *error);
+
+/* The caller's buffers, int32 on the host; the same ones for every step, so that a captured graph
+ * finds its tables where they were. */
+typedef struct kvf_batch_buffers {
+    uint32_t max_tokens, max_requests; /* T and R below */
+    uint32_t max_blocks;               /* M: columns of a table, ceil(max_tokens / block) */
+    uint32_t state_parts;              /* P: kvf_pool_state_parts; 1 unless elastic */
+    int32_t *batch_id, *position;      /* [T]; -1 in both beyond the step's tokens */
+    int32_t *cu_tokens;                /* [R + 1] */
+    int32_t *state_slot;               /* [P][R]; -1 beyond the step's requests */
+    int32_t *write_from;               /* [R] */
+    int32_t *block_table[16];          /* [R][M], -1 where nothing is backed; [0] only, except under
+                                          `shared`: one per compressed type, in order of types */
+    int32_t *index_table;              /* [R][M]; shared: block ids, for index rows; else null */
+    int32_t *window_table;             /* [R][M] */
+} kvf_batch_buffers;
+KVF_API uint32_t kvf_pool_state_parts(const kvf_pool *pool);
+KVF_API uint32_t kvf_pool_max_blocks(const kvf_pool *pool);
+/* Bind buffers once; every fill writes only what changed. Destroy before the pool. */
+KVF_API kvf_status kvf_batch_create(kvf_pool *pool, const kvf_batch_buffers *buffers,
+                                    kvf_batch **out, kvf_error *error);
+KVF_API void kvf_batch_destroy(kvf_batch *batch);
+/* The step of `count` sequences, each with its prepared tokens, in this order. */
+KVF_API kvf_status kvf_batch_fill(kvf_batch *batch, const kvf_sequence *sequences, uint32_t count,
+                                  kvf_error *error);
+
+/* Bytes [offset, offset + bytes) of an allocation. Allocations: elastic has one (0). static: 0
+ * windows, 1 blocks and snapshots, 2 states. shared: per type its planes, then its index rows, in
+ * order; then states, then snapshots. */
+typedef struct kvf_range {
+    uint32_t allocation;
+    uint64_t offset, bytes;
+} kvf_range;
+/* All bytes of blocks, or of all a sequence refers to: ascending, merged, each byte once. `count`
+ * is always set; more than `capacity`: KVF_ERROR_LIMIT and nothing is written. */
+KVF_API kvf_status kvf_pool_ranges(kvf_pool *pool, kvf_copy_kind kind, const int32_t *ids,
+                                   uint32_t id_count, kvf_range *out, uint32_t capacity,
+                                   uint32_t *count, kvf_error *error);
+KVF_API kvf_status kvf_sequence_ranges(kvf_pool *pool, kvf_sequence sequence, kvf_range *out,
+                                       uint32_t capacity, uint32_t *count, kvf_error *error);
 
 #ifdef __cplusplus
 }

@@ -94,8 +94,8 @@ static kvf_status launch(const struct kvf_kernel *kernel, kvf_stream stream, con
     kvf_status status = device_enter(device, &pushed, error);
     if (status != KVF_OK) return status;
     /* The driver copies the buffer before it returns, and does not write to it. */
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
-                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, CU_LAUNCH_PARAM_END};
     CUresult code = device->driver->cuLaunchKernel(kernel->function, grid[0], grid[1], grid[2],
                                                    kernel->from->block, 1, 1, kernel->from->shared,
                                                    stream, NULL, extra);
@@ -116,7 +116,8 @@ kvf_status kvf_launch(const kvf_kernel *kernel, kvf_stream stream, const void *p
                       "the parameters have %zu bytes, the kernel takes %u: is the header of "
                       "another bundle?",
                       bytes, kernel->from->params_bytes);
-    unsigned grid[3];
+    unsigned grid[3] = {0};
+    if (!params) params = ""; /* of a kernel without any */
     kvf_status status = check_params(kernel, params, error);
     if (status == KVF_OK) status = find_grid(kernel, params, grid, error);
     if (status != KVF_OK) return status;

@@ -157,6 +157,7 @@ static void read_document(struct json_reader *r, struct kvf_bundle *bundle,
     read_types(r, bundle, &root);
     read_layer_lists(r, bundle, &root);
     read_totals(r, bundle, &root);
+    manifest_arena(r, bundle, &root);
     manifest_modules(r, bundle, &root);
 }
 

@@ -37,6 +37,10 @@ enum dtype manifest_dtype(struct json_reader *r, const struct json_node *object,
 void manifest_type(struct json_reader *r, struct kvf_bundle *bundle, uint32_t index,
                    const struct json_node *node);
 
+/* Fill bundle->elastic from `arena`, where there is one. */
+void manifest_arena(struct json_reader *r, struct kvf_bundle *bundle,
+                    const struct json_node *root);
+
 /* Fill bundle->modules from the array `modules`. */
 void manifest_modules(struct json_reader *r, struct kvf_bundle *bundle,
                       const struct json_node *root);

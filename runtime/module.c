@@ -27,8 +27,10 @@ static CUresult load(const struct kvf_driver *driver, const char *text, struct j
                    CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
     /* Values are passed in pointers; the driver writes the sizes it used back into the same array.
      */
+    /* NOLINTBEGIN(performance-no-int-to-ptr) */
     void *values[] = {logs->info, (void *)(uintptr_t)LOG_BYTES, logs->error,
                       (void *)(uintptr_t)LOG_BYTES, (void *)(uintptr_t)1};
+    /* NOLINTEND(performance-no-int-to-ptr) */
     unsigned options = sizeof names / sizeof names[0];
     CUresult code = driver->cuModuleLoadDataEx(out, text, options, names, values);
     end_log(logs->info, (uintptr_t)values[1]);

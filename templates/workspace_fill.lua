@@ -44,8 +44,10 @@ return kernel {
     local first = p.cu_tokens:at(request):load():to(u32)
     local end_ = p.cu_tokens:at(request):at(1):load():to(u32)
     return_if(i:ge(T.window - 1) | first:ge(end_) | end_:gt(p.tokens))
-    local position = p.position:at(first):load() - (T.window - 1) + i:to(i32)
-    return_if(position:lt(0))
+    -- Both tests: a difference from the least integers comes out positive.
+    local before = p.position:at(first):load()
+    local position = before - (T.window - 1) + i:to(i32)
+    return_if(before:lt(0) | position:lt(0))
     local from, found = window.mode(T).find(T, p, request, position:to(u32))
     return_if(~found)
     local to = window.workspace_row(T, p, first + request * (T.window - 1) + i)

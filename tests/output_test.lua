@@ -34,7 +34,7 @@ int main(void) {
 }
 ]]
 shell.write(dir .. "/user.c", program)
-local libraries = shell.build .. "/lib/libkvforge.a -ljansson -lxxhash -lmd -ldl -lm -pthread"
+local libraries = (os.getenv("KVF_SANITIZE") or "") .. " " .. shell.build .. "/lib/libkvforge.a -ljansson -lxxhash -lmd -ldl -lm -pthread"
 for _, compiler in ipairs { "cc -std=c17 -x c", "g++ -std=c++17 -x c++" } do
   status, output = shell.run(("%s %s -I%s %s/user.c %s/tiny.c -x none -o %s/user %s && %s/user")
     :format(compiler, warnings, bundle, dir, bundle, dir, libraries, dir))

@@ -332,10 +332,14 @@ static void topk(void) {
     ref_indexer_topk(&index_type, &args);
     ok(count[0] == 0 && chosen[0] == -9, "padding chooses nothing");
     ok(count[1] == 8 && chosen[15] < 20, "no entry beyond the row of scores");
+    args.topk_stride = 5;
+    chosen[10] = -9;
+    ref_indexer_topk(&index_type, &args);
+    ok(count[1] == 5 && chosen[10] == -9, "no more than there is room for");
 }
 
 int main(void) {
-    tap_plan(8 + 5 + 2 + 6);
+    tap_plan(8 + 5 + 2 + 7);
     query();
     scoring();
     score_specials();

@@ -63,6 +63,22 @@ static void windows(void) {
     ok(is_row(1, 4, (int32_t[]){-1, -1, 8, 9}), "a page beyond the pool too");
 }
 
+/* Window 4: token t of request b is row t + (b + 1) * 3, the three before it its request's past. */
+static void workspace(void) {
+    struct ref_type type = type_of(0);
+    struct ref_row_lists args = make();
+    args.workspace = true;
+    token(0, 0, 9);
+    token(1, 0, 10);
+    token(3, 1, 1);
+    state_slot[0] = -1; /* not read */
+    ref_row_lists(&type, &args);
+    ok(is_row(0, 4, (int32_t[]){0, 1, 2, 3}) && is_row(1, 4, (int32_t[]){1, 2, 3, 4}),
+       "a workspace: the rows before the launch, then the launch's");
+    ok(is_row(3, 2, (int32_t[]){8, 9}), "a later request's begin behind those before it");
+    state_slot[0] = 3;
+}
+
 static void entries(void) {
     struct ref_type type = type_of(2);
     struct ref_row_lists args = make();
@@ -128,8 +144,9 @@ static void translation(void) {
 }
 
 int main(void) {
-    tap_plan(7 + 8 + 3);
+    tap_plan(7 + 2 + 8 + 3);
     windows();
+    workspace();
     entries();
     translation();
     return tap_done();

@@ -204,6 +204,30 @@ static void index_rows(void) {
     is(strays(0, 128, 256) - 4, 0, "only the row and its scale are touched");
 }
 
+/* A row's copy is the row stored there, scales and pads included. */
+static void copies(void) {
+    uint16_t value[512];
+    for (int i = 0; i < 512; i++) value[i] = (uint16_t)(0x3f00 + i * 3 % 256);
+    for (int f = 0; f < REF_FORMATS; f++) {
+        enum ref_format format = (enum ref_format)f;
+        struct ref_type type = f >= REF_FP8_INDEX ? indexer(format) : flash(format);
+        static uint8_t want[REF_PLANES][PAGE], other[REF_PLANES][PAGE];
+        struct ref_place from = {.rows = ROWS}, to = {.rows = 2}, expected = {.rows = 2};
+        memset(want, 0x11, sizeof want);
+        memset(other, 0x11, sizeof other);
+        for (int i = 0; i < REF_PLANES; i++) {
+            from.plane[i] = (struct ref_array){memory[i], PAGE};
+            to.plane[i] = (struct ref_array){other[i], PAGE};
+            expected.plane[i] = (struct ref_array){want[i], PAGE};
+        }
+        store(&type, value);
+        ref_row_store(&type, &expected, 0, 0, value);
+        ref_row_copy(&type, &from, 1, 1, &to, 0, 0);
+        ok(!memcmp(want, other, sizeof want), "%s: a row is copied as it is stored",
+           ref_format_name(format));
+    }
+}
+
 static void bf16(void) {
     struct ref_type type = flash(REF_BF16);
     uint16_t value[512];
@@ -250,7 +274,7 @@ static void read_back(void) {
 }
 
 int main(void) {
-    tap_plan(1 + 14 + 4 + 10 + 17 + 7 + 10 + 2 + 7);
+    tap_plan(1 + 14 + 4 + 10 + 17 + 7 + 10 + 2 + 7 + 6);
     ok(ref_bits(1.0f / 448) == 0x3b124925 && ref_bits(1.0f / 6) == 0x3e2aaaab,
        "the reciprocals are the published constants");
     sizes();
@@ -260,6 +284,7 @@ int main(void) {
     two_plane();
     index_rows();
     bf16();
+    copies();
     read_back();
     return tap_done();
 }

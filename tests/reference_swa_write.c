@@ -298,8 +298,82 @@ static void paged(void) {
     ok(written_rows() == 0 && swa_head[0] == -7, "there is neither position nor head");
 }
 
+/* A workspace gets every token's row, whether it survives in the ring or not. */
+static void workspace(void) {
+    static uint8_t space[8][PAGE];
+    struct ref_type type = bf16_type();
+    clear();
+    memset(space, 0xa5, sizeof space);
+    request(0, 0, 12, 4, 1);
+    request(1, 13, 15, 0, SLOTS); /* no slot, but a row */
+    batch_id[20] = 7;
+    position[20] = 1;
+    struct ref_swa_write args = {
+        .batch = {TOKENS, 2, SLOTS, POSITIONS, batch_id, position, cu_tokens, state_slot},
+        .latent = (uint8_t *)latent,
+        .latent_stride = sizeof latent[0],
+        .rope = rope[0],
+        .window = {.plane = {{rows, PAGE}}, .rows = RING},
+        .swa_pos = {(uint8_t *)swa_pos, sizeof swa_pos[0]},
+        .swa_head = {(uint8_t *)swa_head, sizeof swa_head[0]},
+        .workspace = {.plane = {{space[0], PAGE}}, .rows = RING},
+    };
+    cu_tokens[1] = 12;
+    ref_swa_write(&type, &args);
+    int wrong = 0;
+    for (uint32_t number = 0; number < 8 * RING; number++) {
+        /* Token t of request b is row t + (b + 1) * (window - 1). */
+        bool first = number >= 7 && number < 19, second = number >= 27 && number < 29;
+        uint16_t want = first ? latent[number - 7][0] : second ? latent[number - 14][0] : 0xa5a5;
+        wrong += memcmp(&space[number / RING][number % RING * DIM * 2], &want, 2) != 0;
+    }
+    is(wrong, 0, "rows t + (b + 1) * (window - 1), and no others");
+    ok(written_rows() == RING && element(1, 15 % RING, 0) == latent[11][0],
+       "the ring is written as without a workspace");
+}
+
+/* Window 8, ring 8: the seven positions before each request's first token. */
+static void fill_workspace(void) {
+    static uint8_t space[8][PAGE];
+    struct ref_type type = bf16_type();
+    struct ref_workspace_fill args = {
+        .batch = {TOKENS, 4, SLOTS, 0, batch_id, position, cu_tokens, state_slot},
+        .window = {.plane = {{rows, PAGE}}, .rows = RING},
+        .workspace = {.plane = {{space[0], PAGE}}, .rows = RING},
+    };
+    clear();
+    memset(space, 0xa5, sizeof space);
+    for (int i = 0; i < SLOTS * RING; i++) memset(rows + (size_t)i * DIM * 2, i, DIM * 2);
+    request(0, 0, 3, 10, 2); /* positions 3..9 before it */
+    request(1, 3, 3, 0, 0);
+    request(2, 3, 4, 2, 3);     /* positions 0 and 1 */
+    request(3, 4, 5, 9, SLOTS); /* no slot */
+    ref_workspace_fill(&type, &args);
+    int wrong = 0;
+    for (int number = 0; number < 8 * RING; number++) {
+        int want = 0xa5;
+        if (number < 7) want = 2 * RING + (3 + number) % RING;
+        if (number == 22 || number == 23) want = 3 * RING + number - 22; /* 3 + 2 * 7 + 5 */
+        wrong += space[number / RING][number % RING * DIM * 2 + 5] != want;
+    }
+    is(wrong, 0, "workspace_fill copies what the ring holds, and nothing from before position 0");
+    int32_t table[8] = {-1, 2, 0, 0, 0, 0, 0, 0};
+    args.paged = true;
+    args.table = (struct ref_table){table, 2, SLOTS};
+    type.block = RING;
+    memset(space, 0xa5, sizeof space);
+    ref_workspace_fill(&type, &args);
+    ok(space[0][4 * DIM * 2] == 0xa5 && space[0][5 * DIM * 2] == 2 * RING &&
+           space[0][6 * DIM * 2] == 2 * RING + 1,
+       "paged: blocks that are not backed are skipped");
+    position[0] = INT32_MIN;
+    memset(space, 0xa5, sizeof space);
+    ref_workspace_fill(&type, &args);
+    is(space[0][6 * DIM * 2], 0xa5, "a negative first position has nothing before it");
+}
+
 int main(void) {
-    tap_plan(6 + 4 + 4 + 5 + 5 + 6 + 2 + 5);
+    tap_plan(6 + 4 + 4 + 5 + 5 + 6 + 2 + 5 + 2 + 3);
     placement();
     survival();
     refusals();
@@ -308,5 +382,7 @@ int main(void) {
     inputs();
     planes();
     paged();
+    workspace();
+    fill_workspace();
     return tap_done();
 }

@@ -8,7 +8,7 @@ static kvf_error error;
 /* ---- the good bundle ---- */
 
 static void test_good_model(const kvf_bundle *bundle) {
-    kvf_model_info model;
+    kvf_model_info model = {0};
     is(kvf_bundle_model(bundle, &model), KVF_OK, "the model is there");
     ok(strcmp(model.name, "test") == 0 && strcmp(model.digest, "d0") == 0 &&
            strcmp(model.window_mode, "ring") == 0,
@@ -24,7 +24,7 @@ static void test_good_model(const kvf_bundle *bundle) {
 }
 
 static void test_good_types(const kvf_bundle *bundle) {
-    kvf_type_info csa, swa, none;
+    kvf_type_info csa = {0}, swa = {0}, none;
     ok(kvf_bundle_type(bundle, 0, &csa) == KVF_OK && kvf_bundle_type(bundle, 1, &swa) == KVF_OK,
        "both types are there");
     is(kvf_bundle_type(bundle, 2, &none), KVF_ERROR_NOT_FOUND, "a third type is not");
@@ -127,7 +127,8 @@ static void remove_each(json_t *root, json_t *at) {
     }
     if (!json_is_object(at)) return;
     /* A member that is put back comes last, so the names are taken down first. */
-    const char *key, *names[32];
+    const char *key;
+    char *names[32];
     json_t *value;
     size_t count = 0;
     json_object_foreach(at, key, value) names[count++] = strdup(key);
@@ -136,7 +137,7 @@ static void remove_each(json_t *root, json_t *at) {
         json_object_del(at, names[i]);
         expect(may_be_missing(names[i]) ? is_opened(root) : is_refused(root), names[i], "removed");
         json_object_set_new(at, names[i], value);
-        free((void *)(uintptr_t)names[i]);
+        free(names[i]);
     }
     json_object_foreach(at, key, value) remove_each(root, value);
 }
@@ -401,6 +402,7 @@ static void test_noise(void) {
     int opened = 0, refused = 0;
     for (int round = 0; round < 4000; round++) {
         char *changed = malloc(bytes);
+        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): what is read ends with its length */
         memcpy(changed, text, bytes);
         for (int i = 0; i <= round % 4; i++) {
             seed ^= seed << 13;

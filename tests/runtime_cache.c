@@ -77,6 +77,7 @@ static void check_arrays(const kvf_cache *cache, uint32_t slots, kvf_address mem
         uint64_t at = array.base - memory;
         good = good && array.base >= memory && at + array.bytes <= total &&
                array.base % (e->slot_bytes >= 512 ? 16 : 4) == 0;
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): the fake's device memory is host memory */
         good = good && has_value((const unsigned char *)(uintptr_t)array.base, array.bytes,
                                  e->element, e->value);
         for (uint64_t j = 0; good && j < array.bytes; j++) good = owner[at + j]++ == 0;
@@ -106,8 +107,13 @@ static void test_owned(uint32_t slots) {
 }
 
 static void test_bound(void) {
-    enum { SLOTS = 5, GUARD = 256, BYTES = SLOTS * SLOT_BYTES };
-    unsigned char *memory = aligned_alloc(256, (BYTES + 2 * GUARD + 255) / 256 * 256);
+    enum {
+        SLOTS = 5,
+        GUARD = 256,
+        BYTES = SLOTS * SLOT_BYTES,
+        ROOM = (BYTES + 2 * GUARD + 255) / 256 * 256
+    };
+    unsigned char *memory = aligned_alloc(256, (size_t)ROOM);
     memset(memory, 0x5a, BYTES + 2 * GUARD);
     kvf_address base = (kvf_address)(uintptr_t)memory + GUARD;
     kvf_cache *cache = NULL;

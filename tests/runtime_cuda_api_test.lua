@@ -63,7 +63,7 @@ local here = shell.directory()
 local function compiles(lines)
   shell.write(here .. "/check.c", table.concat(lines, "\n") .. "\n")
   return shell.run("${CC:-cc} -std=c17 -Wall -Wextra -Werror -Wno-incompatible-pointer-types " ..
-    "-Wno-enum-conversion -Wno-missing-prototypes -I" .. include .. " -c " .. here .. "/check.c -o " .. here .. "/check.o")
+    "-Wno-enum-conversion -I" .. include .. " -c " .. here .. "/check.c -o " .. here .. "/check.o")
 end
 
 tap.plan(5)

@@ -1,8 +1,17 @@
 /* Devices, contexts, choosing and loading modules, launching: all on the fake driver. */
 #include "library.h"
 
+#include <time.h>
+
 #include "fake/test_bundle.h"
 #include "tap.h"
+
+/* Sanitizers and profiles take their time. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || !defined __OPTIMIZE__
+#define TIME_SCALE 50
+#else
+#define TIME_SCALE 1
+#endif
 
 static kvf_error error;
 static struct fake_state *fake;
@@ -40,8 +49,9 @@ static bool nothing_lives(void) {
     return fake->modules == 0 && fake->retained == 0 && fake->pushed == 0 && fake->memory == 0;
 }
 
-/* Load the good bundle after `change`d settings; unload; the status. */
-static kvf_status try_load(void) {
+/* Load the good bundle with the fake as it is set, and unload; the status, -1 if something stayed.
+ */
+static int try_load(void) {
     struct loaded l;
     json_t *manifest = test_manifest();
     kvf_status status = load(&l, manifest, NULL, NULL);
@@ -49,7 +59,7 @@ static kvf_status try_load(void) {
     unload(&l);
     json_decref(manifest);
     if (handed != (status == KVF_OK) || !nothing_lives()) tap_note("something was left behind");
-    return nothing_lives() && handed == (status == KVF_OK) ? status : (kvf_status)-1;
+    return nothing_lives() && handed == (status == KVF_OK) ? (int)status : -1;
 }
 
 static void test_good(void) {
@@ -442,6 +452,52 @@ static void test_launch(void) {
     json_decref(manifest);
 }
 
+/* ---- a bundle that the generator wrote, where the build has made one ---- */
+
+static double milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+/*
+ * The fake finds parameters by its own reading of the PTX, so this compares manifest and PTX; and
+ * as it compiles nothing, the time is the library's own.
+ */
+static void test_real_bundle(void) {
+    const char *directory = test_beside("../deepseek-v4-flash");
+    if (access(directory, R_OK) != 0) {
+        tap_skip(2, "no bundle has been built");
+        return;
+    }
+    struct loaded l = {0};
+    double best_open = 1e9, best_load = 1e9;
+    kvf_status status = KVF_OK;
+    for (int i = 0; i < 5 && status == KVF_OK; i++) {
+        char path[4400];
+        snprintf(path, sizeof path, "%s", test_beside("../deepseek-v4-flash"));
+        l = (struct loaded){0};
+        fake = fake_reset();
+        double start = milliseconds();
+        status = kvf_bundle_open(path, &l.bundle, &error);
+        double opened = milliseconds();
+        if (status == KVF_OK)
+            status = kvf_driver_open(KVF_DRIVER_CUDA, fake_path(), &l.driver, &error);
+        if (status == KVF_OK) status = kvf_device_open(l.driver, 0, &l.device, &error);
+        double before = milliseconds();
+        if (status == KVF_OK)
+            status = kvf_library_load(l.device, l.bundle, NULL, NULL, &l.library, &error);
+        double loaded = milliseconds();
+        if (opened - start < best_open) best_open = opened - start;
+        if (loaded - before < best_load) best_load = loaded - before;
+        unload(&l);
+    }
+    if (!is(status, KVF_OK, "DeepSeek-V4-Flash loads, its PTX agreeing with its manifest"))
+        tap_note("%s", error.text);
+    ok(best_open + best_load < 10 * TIME_SCALE, "in %.2f ms and %.2f ms, the driver apart",
+       best_open, best_load);
+}
+
 /* ---- every driver call failing in turn ---- */
 
 /*
@@ -503,7 +559,7 @@ static void test_failures(int code) {
 }
 
 int main(void) {
-    tap_plan(122);
+    tap_plan(124);
     test_good();
     test_contexts();
     test_device_arguments();
@@ -512,6 +568,7 @@ int main(void) {
     test_bad_loads();
     test_cubin();
     test_launch();
+    test_real_bundle();
     test_failures(CUDA_ERROR_INVALID_VALUE);
     test_failures(700);
     test_failures(CUDA_ERROR_STUB_LIBRARY);

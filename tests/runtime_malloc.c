@@ -20,7 +20,9 @@ static bool must_fail(const void *caller) {
     extern const char __executable_start, etext;
     if (!counting) return false;
     allocations++;
-    if (fail_in == 0 || --fail_in > 0) return false;
+    if (fail_in == 0) return false;
+    fail_in--;
+    if (fail_in > 0) return false;
     errno = ENOMEM; /* as malloc does */
     failed_inside = (const char *)caller >= &__executable_start && (const char *)caller < &etext;
     return true;

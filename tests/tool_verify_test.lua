@@ -12,11 +12,14 @@ end
 
 local dir = shell.directory()
 
--- tiny with other fields: `model` and `latent` are Lua text put in front of its own fields.
+-- tiny with other fields of the model, whose own are taken out, and another row format.
 local function variant(name, model, format)
   local text = shell.read("examples/tiny.lua")
+  for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
+    text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
+  end
+  text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
   text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
-  text = text:gsub('name = "tiny",', ('name = "%s", %s'):format(name, model), 1)
   shell.write(dir .. "/" .. name .. ".lua", text)
 end
 
@@ -31,6 +34,9 @@ local variants = {
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
   { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
+  { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
+  { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
 
 -- The last line of a run says how many cases there were.
@@ -75,13 +81,13 @@ tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run withou
 
 -- The bundle of a template with a fault.
 local function faulty(file, from, to, kernel)
-  local templates = dir .. "/templates"
-  shell.run(("rm -rf %s && cp -r templates %s"):format(templates, templates))
-  local source, count = shell.read(templates .. "/" .. file):gsub(from, to, 1)
+  local changed = dir .. "/changed"
+  shell.run(("rm -rf %s && cp -r templates %s"):format(changed, changed))
+  local source, count = shell.read(changed .. "/" .. file):gsub(from, to, 1)
   assert(count == 1, "the template has no " .. from)
-  shell.write(templates .. "/" .. file, source)
+  shell.write(changed .. "/" .. file, source)
   local built, output = shell.run(("%s build %s/token.lua -o %s/faulty.bundle --templates %s"):format(
-    shell.kvforge, dir, dir, templates))
+    shell.kvforge, dir, dir, changed))
   if built ~= 0 then return tap.ok(false, output) end
   local verified, report = verify("faulty", "--kernel " .. kernel)
   tap.ok(verified == 1 and report:find("not ok", 1, true), ("a fault in %s is found"):format(file))

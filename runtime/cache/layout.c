@@ -56,7 +56,7 @@ kvf_status kvf_layout_bytes(const kvf_bundle *bundle, uint32_t slots, uint64_t *
     if (!bundle || !out)
         return error_set(error, KVF_ERROR_ARGUMENT, "kvf_layout_bytes: %s is null",
                          bundle ? "out" : "bundle");
-    struct cache_layout layout;
+    struct cache_layout layout = {0};
     kvf_status status = cache_layout(bundle, slots, &layout, error);
     if (status != KVF_OK) return status;
     *out = layout.bytes;

@@ -185,20 +185,20 @@ static void multiply(const struct mma *x, const struct tensor_rule *rule, int pr
         for (int n = 0; n < COLUMNS; n++) acc[n] = rule->add_after ? 0 : m->c[row][n];
         for (int k = 0; k < x->s.depth; k += rule->block) {
             int left = x->s.depth - k, step = left < rule->block ? left : rule->block;
+            uint32_t special[TENSOR_COLUMNS] = {0};
+            /* An earlier block may have overflowed. */
+            bool look = m->special;
+            for (int n = 0; n < COLUMNS; n++) look = look || (acc[n] & 0x7f800000) == 0x7f800000;
+            for (int n = 0; n < COLUMNS && look; n++)
+                special[n] = tensor_special(&m->a[row][k], &m->b[k][n], COLUMNS, step, acc[n]);
             tensor_step(&m->as[row][k], &m->ae[row][k], (const int32_t(*)[TENSOR_COLUMNS])m->bs + k,
                         (const int32_t(*)[TENSOR_COLUMNS])m->be + k, step, product_fraction,
                         rule->fraction, rule->result, acc);
+            for (int n = 0; n < COLUMNS; n++) acc[n] = special[n] ? special[n] : acc[n];
         }
-        for (int n = 0; n < COLUMNS; n++) {
-            uint32_t r =
+        for (int n = 0; n < COLUMNS; n++)
+            m->c[row][n] =
                 rule->add_after ? f32_result(f32_of(acc[n]) + f32_of(m->c[row][n])) : acc[n];
-            if (m->special) {
-                uint32_t s =
-                    tensor_special(m->a[row], &m->b[0][n], COLUMNS, x->s.depth, m->c[row][n]);
-                if (s) r = s;
-            }
-            m->c[row][n] = r;
-        }
     }
 }
 

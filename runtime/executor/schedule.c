@@ -342,7 +342,9 @@ static bool pick_group(struct warp *w) {
 }
 
 static void report_undefined_guard(struct warp *w, const struct op *o, uint32_t lanes) {
-    report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_UNINITIALISED_BRANCH, 0, NULL,
+    char details[256];
+    undefined_predicate_origin(w, o->guard, details, sizeof details);
+    report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_UNINITIALISED_BRANCH, 0, details,
                 "the predicate that decides this depends on a value that was never initialised");
 }
 

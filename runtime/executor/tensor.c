@@ -44,14 +44,15 @@ uint32_t tensor_dot(struct tensor_rule rule, enum ptx_type type, const uint32_t 
         bs[i][0] = fb[i].significand;
         be[i][0] = fb[i].exponent;
     }
-    uint32_t special = tensor_special(fa, fb, 1, k, c);
-    if (special) return special;
     uint32_t acc[TENSOR_COLUMNS] = {rule.add_after ? 0 : c};
-    for (int i = 0; i < k; i += rule.block)
+    for (int i = 0; i < k; i += rule.block) {
+        int step = rule.block < k - i ? rule.block : k - i;
+        uint32_t special = tensor_special(fa + i, fb + i, 1, step, acc[0]);
         tensor_step(as + i, ae + i, (const int32_t(*)[TENSOR_COLUMNS])bs + i,
-                    (const int32_t(*)[TENSOR_COLUMNS])be + i,
-                    rule.block < k - i ? rule.block : k - i, 2 * format.fraction, rule.fraction,
-                    rule.result, acc);
+                    (const int32_t(*)[TENSOR_COLUMNS])be + i, step, 2 * format.fraction,
+                    rule.fraction, rule.result, acc);
+        if (special) acc[0] = special;
+    }
     if (rule.add_after) return f32_result(f32_of(acc[0]) + f32_of(c));
     return acc[0];
 }

@@ -101,7 +101,9 @@ static inline void tensor_step(const int32_t *as, const int32_t *ae,
         if (fraction < 23) down += 23 - fraction;
         aligned = down > 62 ? 0 : aligned >> down;
         total[n] += c[n] >> 31 ? -aligned : aligned;
-        c[n] = tensor_pack(total[n], highest[n], fraction, result);
+        /* A sum that overflowed in an earlier block stays infinite. */
+        uint32_t sum = tensor_pack(total[n], highest[n], fraction, result);
+        c[n] = (c[n] & 0x7f800000) == 0x7f800000 ? c[n] : sum;
     }
 }
 

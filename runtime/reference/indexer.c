@@ -134,6 +134,7 @@ void ref_indexer_topk(const struct ref_type *index, const struct ref_indexer_top
         uint32_t n = visible(index, args->position[t]);
         if (n > args->scores_stride) n = args->scores_stride;
         uint32_t k = n < args->topk ? n : args->topk;
+        if (k > args->topk_stride) k = args->topk_stride;
         choose(args->scores + (uint64_t)t * args->scores_stride, n, k,
                args->out + (uint64_t)t * args->topk_stride);
         args->topk_count[t] = (int32_t)k;

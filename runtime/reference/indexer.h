@@ -47,7 +47,10 @@ struct ref_indexer_topk {
     int32_t *out, *topk_count; /* [tokens][topk_stride]: ascending; [tokens] */
 };
 
-/* The largest scores, of equal ones the lower entries; a NaN is below every number. */
+/*
+ * The largest scores, of equal ones the lower entries; a NaN is below every number. At most
+ * topk_stride of them are chosen.
+ */
 void ref_indexer_topk(const struct ref_type *index, const struct ref_indexer_topk *args);
 
 #endif

@@ -11,8 +11,14 @@ static int32_t row_number(const struct ref_table *table, int32_t request, uint32
     return (int32_t)((uint32_t)page * rows + index % rows);
 }
 
-static int32_t window_row(const struct ref_type *type, const struct ref_row_lists *args,
-                          int32_t request, uint32_t position) {
+/* The row of a position that token t sees; t's own position is the last it sees. */
+static int32_t window_row(const struct ref_type *type, const struct ref_row_lists *args, uint32_t t,
+                          uint32_t position) {
+    int32_t request = args->batch.batch_id[t];
+    if (args->workspace) {
+        uint32_t own = t + ((uint32_t)request + 1) * (type->window - 1);
+        return (int32_t)(own - ((uint32_t)args->batch.position[t] - position));
+    }
     if (args->paged) return row_number(&args->window, request, position, type->block);
     int32_t slot = args->batch.state_slot[request];
     if (slot < 0 || (uint32_t)slot >= args->batch.slots) return -1;
@@ -34,8 +40,7 @@ static void list_token(const struct ref_type *type, const struct ref_row_lists *
     int32_t *rows = args->rows + (uint64_t)t * args->list_stride;
     uint32_t seen = (uint32_t)args->batch.position[t] + 1, visible = least(seen, type->window);
     uint32_t count = least(visible, args->list_stride), entries = 0;
-    for (uint32_t i = 0; i < count; i++)
-        rows[i] = window_row(type, args, request, seen - visible + i);
+    for (uint32_t i = 0; i < count; i++) rows[i] = window_row(type, args, t, seen - visible + i);
     if (type->ratio && !args->indexer)
         entries = least(seen / type->ratio, args->list_stride - count);
     for (uint32_t j = 0; j < entries; j++)

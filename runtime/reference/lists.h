@@ -1,6 +1,7 @@
 /*
  * Pages moved by lists ("rows_copy" of docs/kernels.md). Memory is the caller's;
- * nothing is allocated, nothing fails. Strides of arrays of int32 are in elements, of pages in bytes.
+ * nothing is allocated, nothing fails. Strides of arrays of int32 are in elements, of pages in
+ * bytes.
  */
 #ifndef KVF_REFERENCE_LISTS_H
 #define KVF_REFERENCE_LISTS_H

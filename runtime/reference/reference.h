@@ -86,6 +86,10 @@ void ref_row_store(const struct ref_type *type, const struct ref_place *place, u
 void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
                   uint32_t row, uint16_t *value);
 
+/* Copy row `row` of page `page` as it is stored, pad bytes of the row included. */
+void ref_row_copy(const struct ref_type *type, const struct ref_place *from, uint64_t from_page,
+                  uint32_t from_row, const struct ref_place *to, uint64_t to_page, uint32_t to_row);
+
 /* ---- what a launch is about ---- */
 
 /* Tokens of one request are contiguous and consecutive; batch_id and position -1 are padding. */
@@ -108,9 +112,13 @@ struct ref_swa_write {
     const float *rope;        /* [positions][rope_dim]: cosines of the pairs, then sines */
     struct ref_place window;  /* ring mode: pages are slots, rows = ring */
     struct ref_array swa_pos, swa_head; /* int32[ring] and int32 a slot */
+    struct ref_place workspace;         /* rows = 0: there is none */
 };
 
-/* Write the window row of every token that survives the launch; see swa_write.c for the rules. */
+/*
+ * Write the window row of every token that survives the launch, and with a workspace the row of
+ * every token into it: token t of request b is its row t + (b + 1) * (window - 1).
+ */
 void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args);
 
 /*
@@ -126,10 +134,33 @@ struct ref_swa_write_paged {
     const int32_t *write_from;   /* [requests] */
     const int32_t *window_table; /* [requests][table_stride] */
     uint32_t pages, table_stride;
-    struct ref_place window; /* rows = block */
+    struct ref_place window;    /* rows = block */
+    struct ref_place workspace; /* rows = 0: there is none */
 };
 
 void ref_swa_write_paged(const struct ref_type *type, const struct ref_swa_write_paged *args);
+
+/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
+struct ref_table {
+    const int32_t *pages_of;
+    uint32_t stride, pages;
+};
+
+/* ---- workspace_fill (workspace_fill.c) ---- */
+
+struct ref_workspace_fill {
+    struct ref_batch batch; /* position and cu_tokens; in ring mode slots and state_slot */
+    bool paged;
+    struct ref_table table;             /* of the window's pages, in paged mode */
+    struct ref_place window, workspace; /* read, written */
+};
+
+/*
+ * The stored rows of the window - 1 positions before each request's first token, into workspace
+ * rows cu_tokens[b] + b * (window - 1) and on. Positions below 0 and rows that are not backed are
+ * left alone, and so is a request without tokens or with a negative first position.
+ */
+void ref_workspace_fill(const struct ref_type *type, const struct ref_workspace_fill *args);
 
 /* ---- tail_append (tail_append.c) ---- */
 
@@ -185,15 +216,10 @@ void ref_compress_pool(const struct ref_type *type, const struct ref_compress *a
 
 /* ---- row_lists, translate_pack (lists.c) ---- */
 
-/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
-struct ref_table {
-    const int32_t *pages_of;
-    uint32_t stride, pages;
-};
-
 struct ref_row_lists {
     struct ref_batch batch; /* positions is not read; slots and state_slot in ring mode */
     bool paged;
+    bool workspace; /* window rows are the workspace's; neither slots nor a window table is read */
     struct ref_table window;             /* paged mode */
     struct ref_table block;              /* read for types with a ratio and no indexer */
     bool indexer;                        /* entries are left to translate_pack */

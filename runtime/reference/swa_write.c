@@ -27,16 +27,32 @@ static void make_row(const struct ref_type *type, const uint8_t *latent, const f
     for (uint32_t i = nope; i < type->head_dim; i++) row[i] = ref_bf16(x[i]);
 }
 
+/* Store a token's row in the workspace, if there is one. */
+static void store_workspace(const struct ref_type *type, const struct ref_place *workspace,
+                            uint32_t t, int32_t request, const uint16_t *row) {
+    if (!workspace->rows) return;
+    uint32_t number = t + ((uint32_t)request + 1) * (type->window - 1);
+    ref_row_store(type, workspace, number / workspace->rows, number % workspace->rows, row);
+}
+
+/* A token that is no padding and has a row in the rope table. */
+static bool is_real(const struct ref_batch *batch, uint32_t t) {
+    int32_t request = batch->batch_id[t], position = batch->position[t];
+    return request >= 0 && (uint32_t)request < batch->requests && position >= 0 &&
+           (uint32_t)position < batch->positions;
+}
+
 void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args) {
     const struct ref_batch *batch = &args->batch;
     uint16_t row[REF_MAX_DIM];
     for (uint32_t t = 0; t < batch->tokens; t++) {
         int32_t position = batch->position[t], request, slot;
-        if (!ref_survives(batch, t, type->ring, &request, &slot)) continue;
-        if ((uint32_t)position >= batch->positions) continue;
-        uint32_t ring_row = (uint32_t)position % type->ring;
+        if (!is_real(batch, t)) continue;
         make_row(type, args->latent + t * args->latent_stride, args->norm_weight,
                  args->rope + (uint64_t)position * type->rope_dim, row);
+        store_workspace(type, &args->workspace, t, batch->batch_id[t], row);
+        if (!ref_survives(batch, t, type->ring, &request, &slot)) continue;
+        uint32_t ring_row = (uint32_t)position % type->ring;
         ref_row_store(type, &args->window, (uint64_t)slot, ring_row, row);
         ref_put_i32(args->swa_pos, slot, ring_row, position);
         if (ref_is_last(batch, t, request))
@@ -58,13 +74,12 @@ void ref_swa_write_paged(const struct ref_type *type, const struct ref_swa_write
     uint16_t row[REF_MAX_DIM];
     for (uint32_t t = 0; t < batch->tokens; t++) {
         int32_t request = batch->batch_id[t], position = batch->position[t];
-        if (request < 0 || (uint32_t)request >= batch->requests) continue;
-        if (position < 0 || (uint32_t)position >= batch->positions) continue;
-        if (position < args->write_from[request]) continue;
-        int32_t page = find_page(type, args, request, position);
-        if (page < 0) continue;
+        if (!is_real(batch, t)) continue;
         make_row(type, args->latent + t * args->latent_stride, args->norm_weight,
                  args->rope + (uint64_t)position * type->rope_dim, row);
+        store_workspace(type, &args->workspace, t, request, row);
+        int32_t page = find_page(type, args, request, position);
+        if (page < 0 || position < args->write_from[request]) continue;
         ref_row_store(type, &args->window, (uint64_t)page, (uint32_t)position % type->block, row);
     }
 }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_EXPONENT (-126) /* of a subnormal's or zero's exponent field */
-#define NO_EXPONENT    (-1000)
+#define LEAST_EXPONENT (-126)  /* of a subnormal number */
+#define NO_EXPONENT    (-1000) /* of a zero */
 
 struct ref_tensor_core ref_tensor_core_of(const char *target) {
     int number = strncmp(target, "sm_", 3) == 0 ? atoi(target + 3) : 0;
@@ -50,6 +50,7 @@ static struct term accumulator_of(float c) {
     int field = (int)(bits >> 23 & 0xff);
     int32_t size = (int32_t)(bits & 0x7fffff);
     if (field) size |= 0x800000;
+    if (size == 0) return (struct term){0, NO_EXPONENT};
     return (struct term){bits >> 31 ? -size : size, (field ? field : 1) - 127};
 }
 

@@ -3,10 +3,9 @@
  *
  * A block of `block` products and the accumulator are added at once: every term is aligned to the
  * largest exponent among them (a product's is the sum of its factors' exponents, not normalised;
- * terms that are zero count only as the accumulator, which then has the least exponent), cut off
- * behind `fraction` bits, added exactly, and the sum is cut off to a binary32. An infinite or NaN
- * term decides as in IEEE arithmetic, a NaN is 0x7fffffff, a sum beyond the largest number is
- * infinite, an exact zero is +0.
+ * terms that are zero have none), cut off behind `fraction` bits, added exactly, and the sum is cut
+ * off to a binary32. An infinite or NaN term decides as in IEEE arithmetic, a NaN is 0x7fffffff, a
+ * sum beyond the largest number is infinite, an exact zero is +0.
  *
  * Source: published measurements of the chips (the model and the bits of each are reproduced over
  * recorded results by the tests). Chips that nobody has measured take the nearest one's numbers.

@@ -81,6 +81,11 @@ static bool open_all(struct demo *demo, const struct options *options) {
     kvf_cache_options cache = {.slots = SCHEDULE_SLOTS};
     kvf_error error;
     if (!session_open(options, session)) return false;
+    if (session->rules.paged) {
+        fprintf(stderr,
+                "kvforge-run: the demo fills a state cache: it needs window_mode = \"ring\"\n");
+        return false;
+    }
     if (session->model.types > DEMO_TYPES) {
         fprintf(stderr, "kvforge-run: more than %d layer types\n", DEMO_TYPES);
         return false;
@@ -105,9 +110,65 @@ static void close_all(struct demo *demo) {
     session_close(&demo->session);
 }
 
+/* ---- proving ---- */
+
+/* The kernel that writes an array. */
+static struct demo_kernel *writer(struct demo *demo, const struct mirror_array *array) {
+    struct demo_kernel *kernels = demo->types[array->type].kernels;
+    if (!strncmp(array->name, "tail_", 5)) return &kernels[DEMO_TAIL_APPEND];
+    if (!strncmp(array->name, "idx_tail_", 9)) return &kernels[DEMO_INDEX_TAIL_APPEND];
+    return &kernels[DEMO_SWA_WRITE];
+}
+
+static bool is_driven(const struct demo_type *at, uint32_t layer) {
+    for (uint32_t i = 0; i < at->driven; i++)
+        if (at->layers[i] == layer) return true;
+    return false;
+}
+
+static void explain(const struct demo_type *at, const struct mirror_array *array, uint32_t layer,
+                    const struct difference *difference) {
+    printf("# %s layer %u of the type, %s: %zu bytes differ, first in slot %llu at byte %llu: got "
+           "%02x, want %02x\n",
+           at->info.name, layer, array->name, difference->count,
+           (unsigned long long)(difference->offset / array->slot_stride),
+           (unsigned long long)(difference->offset % array->slot_stride), difference->got,
+           difference->want);
+}
+
+/*
+ * Compare an array in its driven layers, or in all: in a layer that is not driven the image is the
+ * initial value. `*others` counts the bytes of such layers.
+ */
+static bool prove_array(struct demo *demo, const struct mirror_array *array, bool all,
+                        uint64_t *others) {
+    struct demo_type *at = &demo->types[array->type];
+    struct demo_kernel *kernel = writer(demo, array);
+    struct difference difference;
+    for (uint32_t layer = 0; layer < at->info.layers + at->info.draft_layers; layer++) {
+        bool driven = is_driven(at, layer) && kernel->present;
+        if (!driven && !all) continue;
+        if (!mirror_compare(&demo->mirror, array, layer, &difference)) return false;
+        *(driven ? &kernel->compared : others) += array->layer_stride;
+        if (!difference.count) continue;
+        kernel->differs = true;
+        explain(at, array, layer, &difference);
+    }
+    return true;
+}
+
+static bool prove(struct demo *demo, bool all, uint64_t *others) {
+    for (size_t i = 0; i < demo->mirror.count; i++)
+        if (!prove_array(demo, &demo->mirror.arrays[i], all, others)) return false;
+    return true;
+}
+
 /* ---- serving ---- */
 
+/* What was written is compared first: a reset would hide a wrong position, head or length. */
 static bool reset_slots(struct demo *demo, const struct schedule *schedule) {
+    uint64_t others = 0;
+    if (schedule->reset_count && !prove(demo, false, &others)) return false;
     for (uint32_t type = 0; type < demo->session.model.types && schedule->reset_count; type++)
         if (demo->types[type].kernels[DEMO_STATE_RESET].present &&
             !demo_state_reset(demo, type, schedule->reset, schedule->reset_count))
@@ -142,45 +203,6 @@ static bool serve(struct demo *demo, struct schedule *schedule) {
         if (!schedule_step(schedule, demo->cache, &demo->batch, &more)) return false;
         if (!reset_slots(demo, schedule)) return false;
         if (more && !run_step(demo)) return false;
-    }
-    return true;
-}
-
-/* ---- proving ---- */
-
-/* The kernel that writes an array. */
-static struct demo_kernel *writer(struct demo *demo, const struct mirror_array *array) {
-    struct demo_kernel *kernels = demo->types[array->type].kernels;
-    if (!strncmp(array->name, "tail_", 5)) return &kernels[DEMO_TAIL_APPEND];
-    if (!strncmp(array->name, "idx_tail_", 9)) return &kernels[DEMO_INDEX_TAIL_APPEND];
-    return &kernels[DEMO_SWA_WRITE];
-}
-
-static bool is_driven(const struct demo_type *at, uint32_t layer) {
-    for (uint32_t i = 0; i < at->driven; i++)
-        if (at->layers[i] == layer) return true;
-    return false;
-}
-
-/* Compare every layer of an array; in a layer that is not driven the image is the initial value. */
-static bool prove_array(struct demo *demo, const struct mirror_array *array, uint64_t *undriven) {
-    struct demo_type *at = &demo->types[array->type];
-    struct demo_kernel *kernel = writer(demo, array);
-    struct difference difference;
-    for (uint32_t layer = 0; layer < at->info.layers + at->info.draft_layers; layer++) {
-        if (!mirror_compare(&demo->mirror, array, layer, &difference)) return false;
-        if (is_driven(at, layer) && kernel->present)
-            kernel->compared += array->layer_stride;
-        else
-            *undriven += array->layer_stride;
-        if (!difference.count) continue;
-        kernel->differs = true;
-        printf("# %s layer %u of the type, %s: %zu bytes differ, first in slot %llu at byte %llu: "
-               "got %02x, want %02x\n",
-               at->info.name, layer, array->name, difference.count,
-               (unsigned long long)(difference.offset / array->slot_stride),
-               (unsigned long long)(difference.offset % array->slot_stride), difference.got,
-               difference.want);
     }
     return true;
 }
@@ -237,8 +259,7 @@ static bool run(struct demo *demo, const struct options *options, const struct r
     struct schedule schedule;
     uint64_t undriven = 0;
     if (!open_all(demo, options) || !serve(demo, &schedule)) return false;
-    for (size_t i = 0; i < demo->mirror.count; i++)
-        if (!prove_array(demo, &demo->mirror.arrays[i], &undriven)) return false;
+    if (!prove(demo, true, &undriven)) return false;
     bool good = show_table(demo, report);
     show_run(demo, &schedule, undriven);
     printf("%s\n", good ? "every byte is what it must be" : "FAILED");

@@ -1,12 +1,12 @@
 #include "session.h"
 
+#include "executor/executor.h"
+
 #include <stdio.h>
 #include <string.h>
 
 bool session_fail(const char *what, const kvf_error *error) {
     fprintf(stderr, "kvforge-run: %s: %s\n", what, error->text);
-    if (error->driver_code)
-        fprintf(stderr, "  the driver says %d %s\n", error->driver_code, error->driver_name);
     if (*error->log) fprintf(stderr, "%s\n", error->log);
     return false;
 }
@@ -15,8 +15,10 @@ bool session_fail(const char *what, const kvf_error *error) {
 static bool driver_good(struct session *session, CUresult code, const char *call) {
     kvf_error error;
     if (code == CUDA_SUCCESS) return true;
-    driver_fail(session->driver, code, call, "kvforge-run", &error);
-    return session_fail(call, &error);
+    memset(&error, 0, sizeof error);
+    driver_fail(session->driver, code, call, "work on the device", &error);
+    fprintf(stderr, "kvforge-run: %s\n", error.text);
+    return false;
 }
 
 /* The commands copy memory and wait; a driver without these symbols is of no use to them. */
@@ -84,7 +86,8 @@ bool session_alloc(struct session *session, size_t bytes, kvf_address *out) {
 }
 
 void session_free(struct session *session, kvf_address address) {
-    if (address) driver_good(session, session->driver->cuMemFree_v2(address), "cuMemFree");
+    /* Fails only where a call before it has failed and said so: a broken context frees nothing. */
+    if (address) session->driver->cuMemFree_v2(address);
 }
 
 bool session_upload(struct session *session, kvf_address to, const void *from, size_t bytes) {
@@ -102,6 +105,10 @@ bool session_wait(struct session *session) {
 }
 
 int64_t session_executed(const struct session *session) {
-    (void)session;
-    return -1;
+    kvfExecutorStatistics statistics = {.size = sizeof statistics};
+    int (*get)(kvfExecutorStatistics *);
+    void *symbol = driver_extra(session->driver, "kvfExecutorStats");
+    if (!symbol) return -1;
+    memcpy(&get, &symbol, sizeof get); /* POSIX lets a function's address travel in a void * */
+    return get(&statistics) ? -1 : (int64_t)statistics.warp_instructions;
 }

@@ -44,6 +44,7 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
 
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
+bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
 bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */
 bool verify_state_reset(struct verify *verify, const struct subject *subject);
 /* These two with their forms for the indexer: index_tail_append, index_compress. */
@@ -77,6 +78,9 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
 
 /* Set "<name>" and "<name>_stride" of a call. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/* The type's rules with its indexer's dim and row format. */
+struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
 
 /* The arithmetic of the device's tensor cores, whatever the module's target is. */
 struct ref_tensor_core verify_core(const struct verify *verify);

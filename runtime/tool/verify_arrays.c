@@ -45,3 +45,10 @@ void verify_bind(struct call *call, const char *name, const struct buffer *buffe
     call_set(call, name, buffer_address(buffer));
     call_set(call, stride_name, stride);
 }
+
+struct ref_type verify_index(const struct verify *verify, const struct subject *subject) {
+    struct ref_type index = subject->rules;
+    index.format = rules_index_format(&verify->session->rules, subject->info->name);
+    index.head_dim = subject->info->indexer_dim;
+    return index;
+}

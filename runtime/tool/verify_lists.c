@@ -118,6 +118,7 @@ static void reference_lists(struct bench *b) {
     struct ref_row_lists args = {
         .batch = batch_reference(&b->batch, SLOTS, 0),
         .paged = b->paged,
+        .workspace = !strcmp(b->subject->kernel, "row_lists_workspace"),
         .window = table(b, &b->window),
         .block = table(b, &b->block),
         .indexer = b->subject->info->has_indexer,

@@ -1,6 +1,7 @@
 /* swa_write in paged mode: rows found through the window table, blocks that are not backed. */
 #include "plans.h"
 #include "verify.h"
+#include "verify_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct bench {
     struct buffer plane[REF_PLANES], weight, rope;
     uint64_t plane_stride[REF_PLANES];
     char plane_name[REF_PLANES][16];
+    struct verify_place workspace; /* no pages: the kernel has none */
     uint32_t positions, table_stride, pages;
     struct batch batch;
 };
@@ -35,7 +37,8 @@ static bool make_all(struct bench *b) {
                            &b->plane_stride[i]))
             return false;
     }
-    if (!buffer_create(session, "rope", 4 * rope, false, &b->rope) ||
+    if (!verify_workspace_create(b->verify, &b->call, &b->rules, b->rules.block, &b->workspace) ||
+        !buffer_create(session, "rope", 4 * rope, false, &b->rope) ||
         !buffer_create(session, "norm_weight", 4 * (size_t)b->rules.head_dim, false, &b->weight))
         return false;
     input_rope(&b->verify->random, buffer_floats(&b->rope), rope);
@@ -98,6 +101,7 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
     call_set(call, "window_table", buffer_address(&inputs->table));
     for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
         verify_bind(call, b->plane_name[i], &b->plane[i], b->plane_stride[i]);
+    if (b->workspace.pages) verify_place_bind(&b->workspace, call);
     return call_launch(b->verify->session, call);
 }
 
@@ -116,6 +120,7 @@ static void reference(struct bench *b, const struct inputs *inputs) {
     };
     for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
         args.window.plane[i] = (struct ref_array){buffer_data(&b->plane[i]), b->plane_stride[i]};
+    if (b->workspace.pages) args.workspace = verify_place_reference(&b->workspace);
     ref_swa_write_paged(&b->rules, &args);
 }
 
@@ -124,6 +129,7 @@ static bool run_case(struct bench *b, enum input_kind kind, bool holes, const ch
     struct outputs outputs = {0};
     for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
         outputs.list[outputs.count++] = &b->plane[i];
+    verify_place_outputs(&b->workspace, &outputs);
     bool good = make_inputs(b, kind, holes, &inputs) && outputs_remember(&outputs);
     if (good) {
         bool ran = launch(b, &inputs);
@@ -168,6 +174,7 @@ bool verify_swa_paged(struct verify *verify, const struct subject *subject) {
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
                 make_all(b) && run_all(b);
     for (uint32_t i = 0; i < REF_PLANES; i++) buffer_destroy(verify->session, &b->plane[i]);
+    verify_place_destroy(verify, &b->workspace);
     buffer_destroy(verify->session, &b->weight);
     buffer_destroy(verify->session, &b->rope);
     free(b);

@@ -2,6 +2,7 @@
 #include "verify.h"
 
 #include "plans.h"
+#include "verify_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ struct bench {
     struct buffer plane[REF_PLANES], swa_pos, swa_head, weight, rope;
     uint64_t plane_stride[REF_PLANES], pos_stride, head_stride;
     char plane_name[REF_PLANES][16];
+    struct verify_place workspace; /* no pages: the kernel has none */
     uint32_t positions;
     struct batch batch;
 };
@@ -31,7 +33,8 @@ static bool make_outputs(struct bench *b) {
                            &b->plane_stride[i]))
             return false;
     }
-    return verify_output(b->verify, &b->call, "swa_pos", SLOTS, 4 * (uint64_t)b->rules.ring,
+    return verify_workspace_create(b->verify, &b->call, &b->rules, b->rules.ring, &b->workspace) &&
+           verify_output(b->verify, &b->call, "swa_pos", SLOTS, 4 * (uint64_t)b->rules.ring,
                          &b->swa_pos, &b->pos_stride) &&
            verify_output(b->verify, &b->call, "swa_head", SLOTS, 4, &b->swa_head, &b->head_stride);
 }
@@ -69,6 +72,7 @@ static void set_params(struct bench *b, const struct batch_device *device,
     call_set(call, "swa_pos_stride", b->pos_stride);
     call_set(call, "swa_head", buffer_address(&b->swa_head));
     call_set(call, "swa_head_stride", b->head_stride);
+    if (b->workspace.pages) verify_place_bind(&b->workspace, call);
 }
 
 static void reference(struct bench *b, const struct buffer *latent, uint64_t stride) {
@@ -84,6 +88,7 @@ static void reference(struct bench *b, const struct buffer *latent, uint64_t str
     };
     for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
         args.window.plane[i] = (struct ref_array){buffer_data(&b->plane[i]), b->plane_stride[i]};
+    if (b->workspace.pages) args.workspace = verify_place_reference(&b->workspace);
     ref_swa_write(&b->rules, &args);
 }
 
@@ -93,6 +98,7 @@ static struct outputs list_outputs(struct bench *b) {
         outputs.list[outputs.count++] = &b->plane[i];
     outputs.list[outputs.count++] = &b->swa_pos;
     outputs.list[outputs.count++] = &b->swa_head;
+    verify_place_outputs(&b->workspace, &outputs);
     return outputs;
 }
 
@@ -147,6 +153,7 @@ bool verify_swa_write(struct verify *verify, const struct subject *subject) {
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
                 make_outputs(b) && make_inputs(b) && run_all(b);
     for (uint32_t i = 0; i < REF_PLANES; i++) buffer_destroy(verify->session, &b->plane[i]);
+    verify_place_destroy(verify, &b->workspace);
     buffer_destroy(verify->session, &b->swa_pos);
     buffer_destroy(verify->session, &b->swa_head);
     buffer_destroy(verify->session, &b->weight);

@@ -1,6 +1,7 @@
 #include "fake_cuda.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ void fake_cuda_reset(void) {
 }
 
 static int counted(const char *call) {
-    state.calls++;
+    __atomic_add_fetch(&state.calls, 1, __ATOMIC_RELAXED); /* launches come from several threads */
     if (state.stub) return CUDA_ERROR_STUB_LIBRARY;
     if (state.fail_in == 0 || --state.fail_in > 0) return CUDA_SUCCESS;
     state.failed_call = call;
@@ -281,6 +282,7 @@ CU(cuModuleLoadDataEx, CUmodule *module, const void *image, unsigned count, int 
     write_log(values, 0, state.jit_info);
     write_log(values, 2, state.jit_error);
     bool is_cubin = strncmp(image, "CUBIN", 5) == 0;
+    if (strncmp(image, "\177ELF", 4) == 0) return 209; /* a real one it cannot look into */
     int code = is_cubin ? state.cubin_code : state.jit_code;
     if (code) return code;
     *module = (CUmodule)(0x10000 + ++last_module);
@@ -349,6 +351,8 @@ CU(cuFuncGetParamInfo, CUfunction function, size_t index, size_t *offset, size_t
 }
 #endif
 
+static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
+
 CU(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
    void **params, void **extra) {
@@ -358,6 +362,7 @@ CU(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y, unsign
     if (params || block_y != 1 || block_z != 1 || extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER ||
         extra[2] != CU_LAUNCH_PARAM_BUFFER_SIZE || extra[4] != CU_LAUNCH_PARAM_END)
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&launching);
     state.launches++;
     state.grid[0] = grid_x;
     state.grid[1] = grid_y;
@@ -367,6 +372,7 @@ CU(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y, unsign
     state.stream = stream;
     state.params_bytes = *(size_t *)extra[3];
     memcpy(state.params, extra[1], state.params_bytes);
+    pthread_mutex_unlock(&launching);
     return CUDA_SUCCESS;
 }
 

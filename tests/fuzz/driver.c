@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
         size_t bytes = change(data, LONGEST);
         /* Exactly as large as the input, so that a sanitizer sees every byte read beyond it. */
         uint8_t *exact = malloc(bytes ? bytes : 1);
-        if (!exact) return 1;
+        if (!exact) break;
         memcpy(exact, data, bytes);
         LLVMFuzzerTestOneInput(exact, bytes);
         free(exact);

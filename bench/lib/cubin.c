@@ -1,0 +1,70 @@
+#include "cubin.h"
+
+#include <elf.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+
+enum { INSTRUCTION_BYTES = 16 }; /* since sm_70 */
+
+/* Bytes of section ".text.<entry>" of a cubin, which is a 64-bit ELF file; -1 if there is none. */
+static long code_bytes(const char *file, size_t bytes, const char *entry) {
+    Elf64_Ehdr head;
+    Elf64_Shdr names, section;
+    char wanted[256];
+    (void)snprintf(wanted, sizeof wanted, ".text.%s", entry);
+    if (bytes < sizeof head) return -1;
+    memcpy(&head, file, sizeof head);
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_shentsize != sizeof section || head.e_shstrndx >= head.e_shnum ||
+        head.e_shoff > bytes || (bytes - head.e_shoff) / sizeof section < head.e_shnum)
+        return -1;
+    const char *sections = file + head.e_shoff;
+    memcpy(&names, sections + head.e_shstrndx * sizeof names, sizeof names);
+    for (unsigned i = 0; i < head.e_shnum; i++) {
+        memcpy(&section, sections + i * sizeof section, sizeof section);
+        size_t at = names.sh_offset + section.sh_name;
+        /* process_read put a 0 behind the file: a name ends at the latest there. */
+        if (at < bytes && strcmp(file + at, wanted) == 0) return (long)section.sh_size;
+    }
+    return -1;
+}
+
+/* ptxas -v names the kernel, then its spills, then its registers. */
+static bool read_messages(const char *text, const char *entry, struct cubin_kernel *out) {
+    char wanted[256];
+    long stack, stores, loads;
+    (void)snprintf(wanted, sizeof wanted, "Function properties for %s\n", entry);
+    const char *at = text ? strstr(text, wanted) : NULL;
+    if (!at) return false;
+    at += strlen(wanted);
+    if (sscanf(at, " %ld bytes stack frame, %ld bytes spill stores, %ld bytes spill loads", &stack,
+               &stores, &loads) != 3)
+        return false;
+    out->spill = stores + loads;
+    at = strstr(at, "Used ");
+    return at && sscanf(at, "Used %ld registers", &out->registers) == 1;
+}
+
+bool cubin_measure(const char *ptxas, const char *arch, const char *ptx, const char *entry,
+                   const char *scratch, struct cubin_kernel *out) {
+    char log[128], cubin[128], target[64];
+    (void)snprintf(log, sizeof log, "%s/ptxas.log", scratch);
+    (void)snprintf(cubin, sizeof cubin, "%s/out.cubin", scratch);
+    (void)snprintf(target, sizeof target, "-arch=%s", arch);
+    const char *argv[] = {ptxas, "-v", target, ptx, "-o", cubin, NULL};
+    struct process process = {.argv = argv, .err = log, .core = -1};
+    bool good = process_run(&process, NULL);
+    size_t bytes = 0;
+    char *text = process_read(log, NULL), *file = good ? process_read(cubin, &bytes) : NULL;
+    if (!good && text) fprintf(stderr, "%s", text);
+    long code = file ? code_bytes(file, bytes, entry) : -1;
+    out->instructions = code / INSTRUCTION_BYTES;
+    good = good && code >= 0 && read_messages(text, entry, out);
+    free(text);
+    free(file);
+    return good;
+}

@@ -1,0 +1,52 @@
+/*
+ * A place of rows that a kernel reads: pages at a stride of their own, of which only some rows hold
+ * numbers. All other bytes, gaps and pads too, are 0xff, which is NaN in every field: whoever reads
+ * a row that nobody named shows it.
+ */
+#ifndef KVF_TOOL_VERIFY_PLACE_H
+#define KVF_TOOL_VERIFY_PLACE_H
+
+#include "verify.h"
+
+struct verify_place {
+    struct ref_type rules; /* with the format and dims of the place's rows */
+    uint32_t rows, pages;  /* rows a page; pages there are */
+    uint32_t first;        /* id of the first page: `base` then lies before the planes, so that
+                              byte offsets of any size can be tried with little memory */
+    struct buffer plane[REF_PLANES];
+    uint64_t stride[REF_PLANES];
+    char name[REF_PLANES][32]; /* of the parameters: prefix_plane */
+};
+
+/* Make the planes and fill them with 0xff. False with a message if memory is short. */
+bool verify_place_create(struct verify *verify, const struct call *call, const char *prefix,
+                         const struct ref_type *rules, uint32_t rows, uint32_t pages,
+                         struct verify_place *out);
+void verify_place_destroy(struct verify *verify, struct verify_place *place);
+
+/* Everything to 0xff again. */
+void verify_place_clear(struct verify_place *place);
+/* Give row `number` (from first * rows on) numbers of a kind. */
+void verify_place_store(struct verify *verify, struct verify_place *place, enum input_kind kind,
+                        uint32_t number);
+/* The number of a row at random. */
+uint32_t verify_place_row(struct verify *verify, const struct verify_place *place);
+/* Let the last page have the highest id that int32 row numbers allow. */
+void verify_place_far(struct verify_place *place);
+bool verify_place_upload(struct verify *verify, const struct verify_place *place);
+
+/* Set the planes' parameters of a call; the same for a reference. */
+void verify_place_bind(const struct verify_place *place, struct call *call);
+struct ref_place verify_place_reference(const struct verify_place *place);
+
+/* Add the planes to what a kernel may write; nothing for a place that was not made. */
+void verify_place_outputs(struct verify_place *place, struct outputs *outputs);
+
+/*
+ * The workspace of a kernel that has one (parameters ws_swa_*), with room for the batches of
+ * plans.h; pages of `rows` rows. True with no pages for a kernel that has none.
+ */
+bool verify_workspace_create(struct verify *verify, const struct call *call,
+                             const struct ref_type *rules, uint32_t rows, struct verify_place *out);
+
+#endif

@@ -1,0 +1,179 @@
+-- attn: attention of a token's heads over one split of its list of rows. Key and value are the same
+-- row. A block takes a group of heads; its tiles of 32 rows go through shared memory as bf16. Four
+-- warps share 16 heads: warp w scores rows 8 w .. 8 w + 7 of a tile and owns a quarter of the
+-- output's dims. docs/kernels.md states the order of every operation.
+local tensor = require "tensor"
+local gather = require "gather"
+local exp2 = require "exp2"
+
+local TILE = 32    -- rows
+local HEADS = 16   -- of four warps
+
+local function groups(T) return T.model.heads > HEADS and 2 or 1 end
+local function heads(T) return HEADS * groups(T) end
+local function warps(T) return 4 * groups(T) end
+
+local function sum(a, b) return a + b end
+
+-- Combine over the four lanes of a row: lane xor 1, then 2.
+local function over_quad(x, combine)
+  for _, distance in ipairs { 1, 2 } do x = combine(x, shuffle_xor(x, distance)) end
+  return x
+end
+
+-- Where a warp stands: `group` of heads, `quarter` within it, the lane's fragment row and column.
+local function place_of_warp()
+  local lane = lane_id()
+  return { group = warp_id() >> 2, quarter = warp_id() & 3, row = lane >> 2, column = (lane & 3) * 2 }
+end
+
+-- The query tile: heads beyond the model's as zeros.
+local function load_queries(T, p, token, first_head, q, stride)
+  local per_row = T.head_dim // 8
+  local from = p.q:bytes(token:to(u64) * p.q_stride)
+  loop(u32, thread_id(), heads(T) * per_row, 32 * warps(T), function(i)
+    local head, v = i // per_row, i % per_row
+    local to = q:at(head * stride):at(v * 8):as(u32)
+    when((first_head + head):lt(p.heads), function()
+      to:store(from:at((first_head + head):to(u64) * T.head_dim):at(v * 8):as(u32):load(4))
+    end, function() to:store { 0, 0, 0, 0 } end)
+  end)
+end
+
+-- This warp's scores of its eight rows of the tile: rows row, row + 8 of the heads, two columns each.
+local function score(T, w, q, tile, stride)
+  local mine = q:at(w.group * (HEADS * stride))
+  local keys = tile:at(w.quarter * (8 * stride))
+  local s = tensor.zeros()
+  for k = 0, T.head_dim - 1, 32 do
+    local b = tensor.b_long(keys:at(k), stride)
+    s = tensor.mma(tensor.a(mine:at(k), stride), b[1], b[2], s)
+    s = tensor.mma(tensor.a(mine:at(k + 16), stride), b[3], b[4], s)
+  end
+  return s
+end
+
+return kernel {
+  name = "attn",
+  job = "attention over a split of a token's list: weighted sum, maximum and denominator",
+  block = function(T) return 32 * warps(T) end,
+  grid = function(T) return { per("tokens"), per("splits"), per("heads", heads(T)) } end,
+
+  shared = function(T)
+    local stride = T.head_dim + tensor.PAD
+    return 2 * ((heads(T) + TILE) * stride + heads(T) * (TILE + tensor.PAD)) + 4 * 2 * 4 * heads(T)
+  end,
+
+  rules = function(T) return {
+    { T.head_dim % 64 == 0, "head_dim must be a multiple of 64" },
+    { T.model.split_rows % TILE == 0, "split_rows must be a multiple of 32" },
+  } end,
+
+  params = function(T) return {
+    value("tokens", u32), value("heads", u32), value("splits", u32), value("list_stride", u32),
+    value("scale", f32),
+    input("q", bf16, "[tokens][heads][head_dim]", { align = 16 }), stride("q_stride", 16),
+    input("rows", i32, "[tokens][list_stride]"), input("window_count", i32, "[tokens]"),
+    input("entry_count", i32, "[tokens]"),
+    planes(T.place.window, "in"),
+    T.place.compressed and planes(T.place.compressed, "in") or {},
+    output("part_o", f32, "[tokens][splits][heads][head_dim]", { align = 16 }),
+    output("part_m", f32, "[tokens][splits][heads]"),
+    output("part_l", f32, "[tokens][splits][heads]"),
+  } end,
+
+  build = function(T, p)
+    local token, split, first_head = block_id("x"), block_id("y"), block_id("z") * heads(T)
+    local thread, w = thread_id(), place_of_warp()
+    local window = p.window_count:at(token):load():to(u32)
+    local length = window + p.entry_count:at(token):load():to(u32)
+    local begin = split * T.model.split_rows
+    local total = imin(length, begin + T.model.split_rows)
+    local part = (token:to(u64) * p.splits:to(u64) + split:to(u64)) * p.heads:to(u64)
+    local out_m, out_l = p.part_m:at(part), p.part_l:at(part)
+    when(begin:ge(length) & thread:lt(heads(T)) & (first_head + thread):lt(p.heads), function()
+      out_m:at(first_head + thread):store(-math.huge)
+      out_l:at(first_head + thread):store(0.0)
+    end)
+    return_if(begin:ge(length))
+
+    local stride, p_stride = T.head_dim + tensor.PAD, TILE + tensor.PAD
+    local q = dynamic_shared(bf16)
+    local tile = q:at(heads(T) * stride)
+    local probs = tile:at(TILE * stride)
+    -- Per head and quarter: the tile's maximum and sum.
+    local maxima = probs:at(heads(T) * p_stride):as(f32)
+    local sums = maxima:at(4 * heads(T))
+    local list = p.rows:at(token:to(u64) * p.list_stride:to(u64))
+    local scale = p.scale * exp2.LOG2E
+    local n_tiles = T.head_dim // 4 // 8
+    local o = {}
+    for j = 1, n_tiles do o[j] = tensor.accumulator() end
+    local m = { variable(f32, -math.huge), variable(f32, -math.huge) }
+    local l = { variable(f32, 0.0), variable(f32, 0.0) }
+    load_queries(T, p, token, first_head, q, stride)
+
+    loop(u32, begin, total, TILE, function(first)
+      gather.tile(T, p, list, window, total, first, TILE, tile, stride, 32 * warps(T))
+      barrier()
+      local s = score(T, w, q, tile, stride)
+      local x, head = {}, {}
+      for r = 1, 2 do
+        head[r] = w.group * HEADS + w.row + 8 * (r - 1)
+        x[r] = {}
+        for c = 1, 2 do
+          local position = first + w.quarter * 8 + w.column + (c - 1)
+          local live = gather.is_row(list, total, position)
+          x[r][c] = live:select(s[2 * (r - 1) + c] * scale, -math.huge)
+        end
+        maxima:at(head[r] * 4 + w.quarter):store(over_quad(max(x[r][1], x[r][2]), max))
+      end
+      barrier()
+      local alpha = {}
+      for r = 1, 2 do
+        local before = m[r]:get()
+        local most = before
+        for _, value in ipairs(maxima:at(head[r] * 4):load(4)) do most = max(most, value) end
+        local base = most:eq(-math.huge):select(0.0, most)
+        m[r]:set(most)
+        alpha[r] = exp2.exp2(before - base)
+        local weights = { exp2.exp2(x[r][1] - base), exp2.exp2(x[r][2] - base) }
+        sums:at(head[r] * 4 + w.quarter):store(over_quad(weights[1] + weights[2], sum))
+        probs:at(head[r] * p_stride + w.quarter * 8 + w.column)
+          :store { weights[1]:to(bf16), weights[2]:to(bf16) }
+        for j = 1, n_tiles do
+          for h = 2 * r - 1, 2 * r do o[j][h]:set(o[j][h]:get() * alpha[r]) end
+        end
+      end
+      barrier()
+      for r = 1, 2 do
+        local parts = sums:at(head[r] * 4):load(4)
+        l[r]:set(l[r]:get() * alpha[r] + (parts[1] + parts[2] + parts[3] + parts[4]))
+      end
+      local mine = tile:at(w.quarter * (T.head_dim // 4))
+      for k = 0, TILE - 1, 16 do
+        local a = tensor.a(probs:at(w.group * (HEADS * p_stride)):at(k), p_stride)
+        for j = 1, n_tiles, 2 do
+          local b = tensor.b_rows(mine:at(k * stride):at((j - 1) * 8), stride)
+          tensor.set(o[j], tensor.mma(a, b[1], b[2], tensor.get(o[j])))
+          tensor.set(o[j + 1], tensor.mma(a, b[3], b[4], tensor.get(o[j + 1])))
+        end
+      end
+      barrier()
+    end)
+
+    for r = 1, 2 do
+      local head = first_head + w.group * HEADS + w.row + 8 * (r - 1)
+      when(head:lt(p.heads), function()
+        local row = p.part_o:at((part + head:to(u64)) * T.head_dim):at(w.quarter * (T.head_dim // 4))
+        for j = 1, n_tiles do
+          row:at(w.column):at((j - 1) * 8):store { o[j][2 * r - 1]:get(), o[j][2 * r]:get() }
+        end
+        when((lane_id() & 3):eq(0) & w.quarter:eq(0), function()
+          out_m:at(head):store(m[r]:get())
+          out_l:at(head):store(l[r]:get())
+        end)
+      end)
+    end
+  end,
+}

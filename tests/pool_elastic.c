@@ -1,0 +1,279 @@
+/*
+ * The rules of the policy elastic, one by one: what fits, where envelopes go, what is kept and what
+ * is evicted first. The last test asks on random states whether the O(1) test of what fits agrees
+ * with evicting everything and counting.
+ */
+#include "pool_model.h"
+
+static struct model m;
+
+static void open_model(uint32_t chunks, uint32_t snapshots, uint32_t per_chunk, bool promise) {
+    struct pool_geometry g = {.block = 8,
+                              .window = 8,
+                              .max_positions = 480,
+                              .checkpoint = 16,
+                              .types = 2,
+                              .per_chunk = per_chunk,
+                              .envelope_bytes = 128,
+                              .chunk_bytes = UINT64_C(128) * per_chunk,
+                              .state_chunks = 1,
+                              .state_envelopes = 1,
+                              .snapshot_envelopes = snapshots,
+                              .window_bytes = 100,
+                              .block_bytes = 120,
+                              .state_bytes = 64,
+                              .snapshot_bytes = snapshots ? 16 : 0};
+    g.type[0] = (struct pool_type){.name = "csa", .ratio = 4, .k = 2, .layers = 1, .planes = 1};
+    g.type[1] = (struct pool_type){.name = "swa", .layers = 1, .planes = 1};
+    kvf_pool_options o = {.max_requests = 8, .chunks = chunks, .no_promise = !promise};
+    if (!model_open(&m, &g, &o, 1)) exit(1);
+}
+
+static bool compute(struct model_sequence *s, uint32_t count) {
+    struct model_sequence *list[] = {s};
+    while (count) {
+        uint32_t take = count;
+        kvf_sequence_chunk(m.pool, s->handle, count, &take, NULL);
+        if (!take) take = count;
+        if (model_prepare(&m, s, take) || !model_forward(&m, list, 1) ||
+            !model_commit(&m, s, take, 7) || !model_check(&m))
+            return false;
+        count -= take;
+    }
+    return true;
+}
+
+/* Tokens base, base + 1, ...; from `fork` on other ones. */
+static bool serve(struct model_sequence *s, int32_t base, uint32_t count, uint32_t fork) {
+    for (uint32_t i = 0; i < count; i++)
+        s->tokens[i] = base + (int32_t)i + (i >= fork ? 100000 + base : 0);
+    return model_admit(&m, s, count, count) == KVF_OK && compute(s, count - s->computed);
+}
+
+static void end(struct model_sequence *s) {
+    kvf_sequence_release(m.pool, s->handle, NULL);
+    s->live = false;
+}
+
+static const struct pool_sequence *inner(const struct model_sequence *s) {
+    return pool_sequence_get(m.pool, s->handle, NULL);
+}
+
+static uint32_t listed(enum pool_class class) {
+    return m.pool->classes[class].length;
+}
+
+static enum pool_kind oldest(enum pool_class class) {
+    return (enum pool_kind)m.pool->windows[m.pool->classes[class].head].kind;
+}
+
+/* ---- tests ---- */
+
+static void state_in_parts(void) {
+    open_model(20, 1, 6, false);
+    serve(&m.s[0], 0, 20, 999);
+    const int32_t *state = inner(&m.s[0])->state;
+    is(kvf_pool_state_parts(m.pool), 2, "a state of a chunk and an envelope has two parts");
+    is(m.pool->chunks[state[0]].used, 6, "the first is a whole chunk");
+    is(m.pool->blocks[state[1]].use, POOL_STATE, "the second an envelope");
+    end(&m.s[0]);
+    kvf_pool_stats stats;
+    kvf_pool_get_stats(m.pool, &stats, NULL);
+    is(stats.envelopes_state, 0, "a release gives both back");
+    model_close(&m);
+}
+
+static void kinds(void) {
+    open_model(60, 0, 6, false);
+    serve(&m.s[0], 0, 60, 999); /* checkpoints at 16, 32; the tail at 48; the prompt's end at 56 */
+    is(m.pool->made[POOL_TAIL], 1, "the last multiple of checkpoint in the prompt is a tail");
+    is(m.pool->made[POOL_INTERIOR], 3, "other multiples and the prompt's end are interior");
+    ok(listed(POOL_PROBATION) == 2 && listed(POOL_ATTACHED) == 1,
+       "left behind, those are on probation and the tail is attached");
+    compute(&m.s[0], 20);
+    end(&m.s[0]);
+    is(m.pool->made[POOL_END], 1, "the last whole block at the release is an end");
+    is(listed(POOL_ATTACHED), 0, "after the release nothing is attached");
+    ok(serve(&m.s[1], 0, 60, 50) && m.s[1].write_from == 48, "a prompt equal up to 50 hits 48");
+    is(m.pool->first_hits[POOL_TAIL], 1, "which is the tail's first hit");
+    end(&m.s[1]);
+    ok(serve(&m.s[2], 0, 60, 42) && inner(&m.s[2])->hit == 32 && m.s[2].write_from == 40,
+       "a prompt equal up to 42 resumes at 32 and shares the block up to 40");
+    is(m.pool->made[POOL_BRANCH], 1, "where it branches off a window is made");
+    end(&m.s[2]);
+    ok(serve(&m.s[3], 0, 60, 43) && inner(&m.s[3])->hit == 40, "and the next such prompt hits 40");
+    kvf_sequence_preempt(m.pool, m.s[3].handle, NULL);
+    ok(m.pool->made[POOL_SAVED] == 1, "preemption saves the end");
+    model_close(&m);
+}
+
+static void eviction_order(void) {
+    open_model(40, 0, 6, false);
+    serve(&m.s[0], 0, 60, 999);
+    end(&m.s[0]);
+    uint32_t probation = listed(POOL_PROBATION), durable = listed(POOL_DURABLE);
+    ok(probation > 0 && durable > 0 && oldest(POOL_DURABLE) == POOL_END,
+       "%u windows on probation, %u durable, the deepest of those first", probation, durable);
+    struct pool_need one = {.windows = m.pool->free_chunks.length + 1u};
+    m.pool->policy->make_room(m.pool, &one, POOL_REFERENCED);
+    ok(listed(POOL_PROBATION) == probation - 1 && listed(POOL_DURABLE) == durable,
+       "probation goes first");
+    uint32_t blocks = 0, after = 0;
+    for (uint32_t i = 0; i < m.pool->block_count; i++) blocks += m.pool->blocks[i].published;
+    one.windows = m.pool->chunk_count;
+    ok(m.pool->policy->make_room(m.pool, &one, POOL_REFERENCED), "everything unreferenced can go");
+    for (uint32_t i = 0; i < m.pool->block_count; i++) after += m.pool->blocks[i].published;
+    ok(blocks > 0 && after == 0, "with the windows, %u cached blocks went", blocks);
+    is(model_check(&m), true, "the invariants hold");
+    model_close(&m);
+}
+
+static void attached(void) {
+    open_model(11, 0, 6, false);
+    serve(&m.s[0], 0, 40,
+          999); /* holds its state, windows, five blocks; the tail at 32 is attached */
+    compute(&m.s[0], 20);
+    uint32_t before = listed(POOL_ATTACHED);
+    bool took = false;
+    for (int i = 1; i < 8; i++) took = serve(&m.s[i], i * 1000, 30, 999) || took;
+    ok(before == 1 && listed(POOL_ATTACHED) >= 1, "new requests leave attached windows alone");
+    is(model_check(&m), true, "the invariants hold");
+    struct pool_need growth = {.windows = (uint32_t)m.pool->unreferenced_chunks[POOL_REFERENCED]};
+    struct pool_short what;
+    ok(m.pool->policy->fits(m.pool, &growth, POOL_REFERENCED, &what) &&
+           !m.pool->policy->fits(m.pool, &growth, POOL_HELD, &what),
+       "what fits for growth does not for admission");
+    ok(m.pool->policy->make_room(m.pool, &growth, POOL_REFERENCED) && !listed(POOL_ATTACHED),
+       "growth takes attached windows");
+    model_close(&m);
+}
+
+static void adoption(void) {
+    open_model(60, 1, 6, false);
+    struct model_sequence *a = &m.s[0], *b = &m.s[1];
+    for (uint32_t i = 0; i < 60; i++) a->tokens[i] = b->tokens[i] = (int32_t)i;
+    model_admit(&m, a, 60, 60);
+    model_admit(&m, b, 60, 60); /* nothing is published yet: blocks of its own */
+    ok(inner(a)->block_table[0] != inner(b)->block_table[0],
+       "two cold twins have blocks of their own");
+    compute(a, 60);
+    compute(b, 60);
+    ok(!memcmp(inner(a)->block_table, inner(b)->block_table, 7 * sizeof(int32_t)),
+       "when both are computed they list the same blocks");
+    ok(m.pool->counters.adopted_blocks == 7 && m.pool->counters.adopted_windows > 0,
+       "seven blocks and %d windows were adopted", (int)m.pool->counters.adopted_windows);
+    ok(compute(a, 5) && compute(b, 5), "and both go on reading the right rows");
+    model_close(&m);
+}
+
+static void shared_resume(void) {
+    open_model(60, 0, 6, false);
+    serve(&m.s[0], 0, 40, 999);
+    end(&m.s[0]);
+    serve(&m.s[1], 0, 50, 34);
+    serve(&m.s[2], 0, 50, 35);
+    int32_t window = m.pool->blocks[inner(&m.s[1])->block_table[3]].window;
+    ok(window >= 0 && m.pool->windows[window].held,
+       "a window where two running requests resumed is held");
+    end(&m.s[1]);
+    ok(!m.pool->windows[window].held, "and let go when one of them ends");
+    is(model_check(&m), true, "the invariants hold");
+    model_close(&m);
+}
+
+static void promise(void) {
+    open_model(30, 0, 6, true);
+    serve(&m.s[0], 0, 20, 999);
+    compute(&m.s[0], 60);
+    end(&m.s[0]);
+    ok(m.pool->mean_output > 59, "the mean output is learnt");
+    serve(&m.s[1], 0, 20, 999);
+    is(m.pool->promised_blocks, 0, "a request alone is promised nothing");
+    serve(&m.s[2], 1000, 20, 999);
+    is(m.pool->promised_blocks, 4, "one beside it is promised blocks for half the mean output");
+    compute(&m.s[2], 20);
+    is(m.pool->promised_blocks, 2, "which it uses up as it grows");
+    kvf_sequence_preempt(m.pool, m.s[2].handle, NULL);
+    is(m.pool->promised_blocks, 0, "and gives back when it ends");
+    model_close(&m);
+}
+
+static void placement(void) {
+    open_model(20, 0, 4, false);
+    int32_t a = pool_arena.take_envelope(m.pool, -1, POOL_BLOCK), chunk = a / 4;
+    int32_t b = pool_arena.take_envelope(m.pool, -1, POOL_BLOCK);
+    is(b / 4, chunk, "an envelope goes to an open chunk");
+    int32_t c = pool_arena.take_envelope(m.pool, -1, POOL_BLOCK);
+    pool_arena.take_envelope(m.pool, -1, POOL_BLOCK); /* the chunk is full */
+    int32_t other = pool_arena.take_envelope(m.pool, -1, POOL_BLOCK);
+    ok(other / 4 != chunk, "a full chunk is left");
+    int32_t freed[] = {b};
+    pool_arena.count_envelope(m.pool, freed[0], POOL_REFERENCED, false);
+    pool_arena.count_envelope(m.pool, freed[0], POOL_HELD, false);
+    pool_arena.give_envelope(m.pool, freed[0]);
+    is(pool_arena.take_envelope(m.pool, other, POOL_BLOCK) / 4, other / 4,
+       "one's own open chunk first");
+    is(pool_arena.take_envelope(m.pool, -1, POOL_BLOCK), b, "else the fullest");
+    (void)c;
+    model_close(&m);
+}
+
+/* fits() against evicting all that is not referenced and counting what is free. */
+static void exactness(void) {
+    bool good = true;
+    uint32_t yes = 0, no = 0;
+    for (uint32_t round = 0; round < 400 && good; round++) {
+        open_model(14 + round % 9, round % 2, 2 + round % 5, false);
+        m.random = round * 77 + 1;
+        for (int i = 0; i < 60; i++) {
+            struct model_sequence *s = &m.s[model_random(&m, 6)];
+            if (s->live)
+                end(s);
+            else
+                serve(s, (int32_t)model_random(&m, 3) * 1000, 1 + model_random(&m, 60),
+                      model_random(&m, 60));
+            if (s->live && inner(s)->prepared != inner(s)->computed)
+                kvf_sequence_truncate(m.pool, s->handle, inner(s)->computed, NULL);
+            s->live = s->live && s->handle;
+        }
+        struct pool_need need[40];
+        bool fits[40];
+        for (int i = 0; i < 40; i++) {
+            struct pool_short what;
+            need[i] = (struct pool_need){.windows = model_random(&m, m.pool->chunk_count),
+                                         .envelopes = model_random(&m, m.pool->block_count)};
+            fits[i] = m.pool->policy->fits(m.pool, &need[i], POOL_REFERENCED, &what);
+        }
+        struct pool_need all = {.windows = m.pool->chunk_count + 1u};
+        m.pool->policy->make_room(m.pool, &all, POOL_REFERENCED); /* evicts everything, in vain */
+        uint32_t n = m.pool->geometry.per_chunk, whole = 0, open = 0;
+        for (uint32_t i = 0; i < m.pool->chunk_count; i++) {
+            whole += m.pool->chunks[i].use == CHUNK_FREE;
+            if (m.pool->chunks[i].use == CHUNK_ENVELOPES) open += n - m.pool->chunks[i].used;
+        }
+        for (int i = 0; i < 40; i++) {
+            bool can = need[i].windows <= whole &&
+                       need[i].envelopes <= open + (whole - need[i].windows) * n;
+            good = good && can == fits[i];
+            yes += can;
+            no += !can;
+        }
+        model_close(&m);
+    }
+    ok(good && yes > 500 && no > 500, "the test of what fits is exact: %u times yes, %u times no",
+       yes, no);
+}
+
+int main(void) {
+    tap_plan(4 + 11 + 5 + 4 + 4 + 3 + 5 + 4 + 1);
+    state_in_parts();
+    kinds();
+    eviction_order();
+    attached();
+    adoption();
+    shared_resume();
+    promise();
+    placement();
+    exactness();
+    return tap_done();
+}

@@ -1,0 +1,127 @@
+#!/usr/bin/env lua5.4
+-- Attention and the indexer on the executor against their references: row formats, window modes,
+-- chips, head counts, schedules; and that faults in their templates are found.
+package.path = "tests/?.lua;" .. package.path
+local tap = require "tap"
+local shell = require "shell"
+
+local executor = shell.build .. "/executor/libcuda.so.1"
+if not shell.exists(executor) or not shell.read(executor):find("ldmatrix", 1, true) then
+  tap.skip_all("the executor has not been built, or knows no tensor cores")
+end
+
+local dir = shell.directory()
+local kernels = { "attn", "attn_combine", "indexer_query", "indexer_scores", "indexer_topk" }
+
+-- tiny with other words in its text: pairs of what stands there and what shall.
+local function spec(name, changes)
+  local text = shell.read("examples/tiny.lua")
+  for from, to in pairs(changes) do
+    local first, last = text:find(from, 1, true)
+    assert(first, "examples/tiny.lua has no " .. from)
+    text = text:sub(1, first - 1) .. to .. text:sub(last + 1)
+  end
+  shell.write(dir .. "/" .. name .. ".lua", text)
+end
+
+local function build(from, to, options)
+  return shell.run(("%s build %s/%s.lua -o %s/%s.bundle %s"):format(shell.kvforge, dir, from, dir, to,
+    options or ""))
+end
+
+-- The failed cases of one kernel, and how many cases there were. `except`: patterns of cases that do
+-- not count.
+local function verify(bundle, kernel, environment, options, except)
+  local _, text = shell.run(("%s %s verify --driver executor --kernel %s %s %s/%s.bundle"):format(
+    environment or "", shell.kvforge_run, kernel, options or "", dir, bundle))
+  local failed = {}
+  for line in text:gmatch("[^\n]+") do
+    local counts = line:find("^not ok")
+    for _, pattern in ipairs(except or {}) do counts = counts and not line:find(pattern) end
+    if counts then failed[#failed + 1] = line end
+  end
+  local cases = tonumber(text:match("# (%d+) cases,")) or 0
+  if cases == 0 then failed[1] = text end
+  return failed, cases
+end
+
+local function passes(bundle, name, environment, options, except)
+  local failed, cases = {}, 0
+  for _, kernel in ipairs(kernels) do
+    local more, count = verify(bundle, kernel, environment, options, except)
+    table.move(more, 1, #more, #failed + 1, failed)
+    cases = cases + count
+  end
+  if not tap.ok(#failed == 0 and cases > 250, name .. ": equal to the references") then
+    tap.note(("%d cases, %d failed:\n%s"):format(cases, #failed,
+      table.concat(failed, "\n", 1, math.min(#failed, 10))))
+  end
+end
+
+local variants = {
+  { "token", {} },
+  { "bf16", { ['format = "fp8_token"'] = 'format = "bf16"', ["heads = 8"] = "heads = 128" } },
+  { "ds-mla", { ['format = "fp8_token"'] = 'format = "fp8_ds_mla"', ["heads = 8"] = "heads = 64",
+                ['window_mode = "ring"'] = 'window_mode = "paged", split_rows = 64' } },
+  { "two-plane", { ['format = "fp8_token"'] = 'format = "fp8_two_plane"', ["heads = 4"] = "heads = 20",
+                   ['"fp8_index"'] = '"fp4_index"',
+                   ['window_mode = "ring"'] = 'window_mode = "paged", block = 256' } },
+  { "plain", { ["heads = 8"] = "heads = 16", ["topk = 8"] = "topk = 100",
+               ['window_mode = "ring"'] = 'window_mode = "ring", hadamard = false, page_align = 576' } },
+}
+
+-- File, what stands in it, what shall, and the kernel that then goes wrong.
+local faults = {
+  { "attn.lua", "live:select(s[2 * (r - 1) + c] * scale, -math.huge)",
+    "(s[2 * (r - 1) + c] * scale)", "attn" },
+  { "attn.lua", "(parts[1] + parts[2] + parts[3] + parts[4])",
+    "((parts[1] + parts[2]) + (parts[3] + parts[4]))", "attn" },
+  { "attn.lua", "o[j][h]:get() * alpha[r]", "o[j][h]:get()", "attn" },
+  { "lib/gather.lua", "number:ge(0)", "number:ge(-1)", "attn" },
+  { "lib/gather.lua", "position:lt(window)", "position:le(window)", "attn" },
+  { "attn_combine.lua", "empty:select(0.0, acc", "empty:select(1.0, acc", "attn_combine" },
+  { "attn_combine.lua", "p.sink:at(head):load() * exp2.LOG2E", "p.sink:at(head):load()", "attn_combine" },
+  { "indexer_query.lua", "heads ^ -0.5", "heads ^ 0.5", "indexer_query" },
+  { "indexer_scores.lua", "{ 16, 8, 4 }", "{ 4, 8, 16 }", "indexer_scores" },
+  { "indexer_scores.lua", "max(dots[i], 0.0)", "dots[i]", "indexer_scores" },
+  { "indexer_topk.lua", "score:eq(score):select(key, 0)", "key", "indexer_topk" },
+  { "indexer_topk.lua", "tied:get() + ties_before", "tied:get()", "indexer_topk" },
+}
+
+tap.plan(#variants + 3 + #faults)
+
+for _, v in ipairs(variants) do
+  spec(v[1], v[2])
+  local status, output = build(v[1], v[1])
+  if status ~= 0 then
+    tap.ok(false, v[1] .. ": builds")
+    tap.note(output)
+  else
+    passes(v[1], v[1])
+  end
+end
+
+passes("ds-mla", "other numbers, another order of blocks and warps", "KVF_EXECUTOR_SEED=5", "--seed 7")
+passes("two-plane", "and once more", "KVF_EXECUTOR_SEED=77", "--seed 8")
+
+-- Chips before sm_90 add eight products at once, and an instruction takes two such steps. Where the
+-- first one's sum is infinite the executor goes on with it as with a number: left out here.
+spec("sm-80", { ['"sm_90"'] = '"sm_80"', ['window_mode = "ring"'] = 'window_mode = "paged"' })
+local built, output = build("sm-80", "sm-80")
+assert(built == 0, output)
+passes("sm-80", "sm_80", "KVF_EXECUTOR_CAPABILITY=8.0", nil, { "huge", "any bits" })
+
+for _, fault in ipairs(faults) do
+  local templates = dir .. "/templates"
+  shell.run(("rm -rf %s && cp -r templates %s"):format(templates, templates))
+  local source = shell.read(templates .. "/" .. fault[1])
+  local first, last = source:find(fault[2], 1, true)
+  assert(first, fault[1] .. " has no " .. fault[2])
+  shell.write(templates .. "/" .. fault[1], source:sub(1, first - 1) .. fault[3] .. source:sub(last + 1))
+  local status, text = build("token", "faulty", "--templates " .. templates)
+  local failed = status == 0 and verify("faulty", fault[4]) or {}
+  if not tap.ok(#failed > 0, ("%s: %s is found"):format(fault[1], fault[3])) then tap.note(text) end
+end
+
+shell.clean()
+tap.done()
