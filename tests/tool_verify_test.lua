@@ -14,7 +14,7 @@ local dir = shell.directory()
 
 -- tiny with other fields of the model, whose own are taken out, and another row format.
 local function variant(name, model, format)
-  local text = shell.read("examples/tiny.lua")
+  local text = shell.ring(shell.read("examples/tiny.lua"))
   for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
     text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
   end
