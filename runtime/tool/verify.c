@@ -63,6 +63,20 @@ static void explain(const struct difference *at) {
            at->count, (ssize_t)at->offset, at->got, at->want);
 }
 
+static void print_case(struct verify *verify, const struct subject *subject, bool good,
+                       const char *what, uint32_t tokens, uint64_t changed, uint64_t compared) {
+    verify->compared += compared;
+    verify->failed += !good;
+    printf("%sok %u - %s/%s: %s (%u tokens, %llu bytes written, %llu compared)\n",
+           good ? "" : "not ", ++verify->cases, subject->info->name, subject->kernel, what, tokens,
+           (unsigned long long)changed, (unsigned long long)compared);
+}
+
+void verify_property(struct verify *verify, const struct subject *subject, bool good,
+                     const char *what, uint32_t tokens, uint64_t compared) {
+    print_case(verify, subject, good, what, tokens, 0, compared);
+}
+
 void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
                  bool ran, const char *what, uint32_t tokens) {
     struct difference differences[VERIFY_OUTPUTS] = {0};
@@ -75,11 +89,7 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
     }
     verify->broken = verify->broken || !ran;
     verify->changed += changed;
-    verify->compared += compared;
-    verify->failed += !equal;
-    printf("%sok %u - %s/%s: %s (%u tokens, %llu bytes written, %llu compared)\n",
-           equal ? "" : "not ", ++verify->cases, subject->info->name, subject->kernel, what, tokens,
-           (unsigned long long)changed, (unsigned long long)compared);
+    print_case(verify, subject, equal, what, tokens, changed, compared);
     if (!ran) printf("#   the launch failed\n");
     for (unsigned i = 0; i < outputs->count; i++) {
         if (!differences[i].count) continue;

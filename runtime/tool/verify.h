@@ -50,15 +50,23 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
  */
 bool verify_schedules(const struct options *options, bool (*once)(const struct options *));
 
+/* A line for what is no comparison with a reference: "ok N - type/kernel: WHAT (...)". */
+void verify_property(struct verify *verify, const struct subject *subject, bool good,
+                     const char *what, uint32_t tokens, uint64_t compared);
+
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
+
+/* swa_write and swa_write_workspace. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
-bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
 bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */
 bool verify_state_reset(struct verify *verify, const struct subject *subject);
 /* These two with their forms for the indexer: index_tail_append, index_compress. */
 bool verify_tail_append(struct verify *verify, const struct subject *subject);
 bool verify_compress(struct verify *verify, const struct subject *subject);
-/* row_lists and translate_pack. */
+bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
+/* All kernels of window and workspace together; run by workspace_fill. */
+bool verify_history(struct verify *verify, const struct subject *subject);
+/* row_lists, row_lists_workspace and translate_pack. */
 bool verify_lists(struct verify *verify, const struct subject *subject);
 /* q_norm_rope and inverse_rope. */
 bool verify_query(struct verify *verify, const struct subject *subject);
