@@ -15,6 +15,8 @@ struct verify {
     unsigned cases, failed;     /* lines printed */
     uint64_t changed, compared; /* bytes that references wrote; bytes compared */
     bool broken;                /* the driver failed: nothing more can be run */
+    uint32_t far_slot;          /* the only slot or page that a case uses when far is not 0 */
+    uint64_t far;               /* added to the strides of slots and pages, see verify_bind_far */
 };
 
 /* A kernel of a layer type. */
@@ -92,6 +94,16 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
 
 /* Set "<name>" and "<name>_stride" of a call. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/*
+ * The same for an array of slots or pages. With verify->far its stride grows by that, and its base
+ * moves down so that slot far_slot stays where it is: offsets beyond 2^32 without the memory.
+ */
+void verify_bind_far(const struct verify *verify, struct call *call, const char *name,
+                     const struct buffer *buffer, uint64_t stride);
+
+/* What `far` is in the cases that use it: 5 GiB, and aligned as anything may be. */
+#define VERIFY_FAR ((uint64_t)5 << 30)
 
 /* The type's rules with its indexer's dim and row format. */
 struct ref_type verify_index(const struct verify *verify, const struct subject *subject);

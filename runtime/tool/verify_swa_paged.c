@@ -45,6 +45,11 @@ static bool set_weight(struct bench *b, bool special) {
     return buffer_upload(b->verify->session, &b->weight);
 }
 
+/* With far pages only the first request has one, for its first block. */
+static int32_t far_page(const struct bench *b, uint32_t at) {
+    return at == 0 ? (int32_t)b->verify->far_slot : -1;
+}
+
 /* Every block of every request a page of its own; in `holes` some have none. */
 static void fill_table(struct bench *b, bool holes, int32_t *table, int32_t *write_from) {
     uint64_t *random = &b->verify->random;
@@ -54,10 +59,11 @@ static void fill_table(struct bench *b, bool holes, int32_t *table, int32_t *wri
         for (uint32_t column = 0; column < b->table_stride; column++) {
             uint32_t at = r * b->table_stride + column;
             uint32_t chance = holes ? input_below(random, 8) : 8;
-            table[at] = chance == 0   ? -1
-                        : chance == 1 ? (int32_t)b->pages
-                        : chance == 2 ? INT32_MIN
-                                      : (int32_t)((first + at) % b->pages);
+            table[at] = b->verify->far ? far_page(b, at)
+                        : chance == 0  ? -1
+                        : chance == 1  ? (int32_t)b->pages
+                        : chance == 2  ? INT32_MIN
+                                       : (int32_t)((first + at) % b->pages);
         }
     }
 }
@@ -98,7 +104,9 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
     call_set(call, "rope", buffer_address(&b->rope));
     call_set(call, "write_from", buffer_address(&inputs->write_from));
     call_set(call, "window_table", buffer_address(&inputs->table));
-    verify_place_bind(&b->window, call);
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        verify_bind_far(b->verify, call, b->window.name[i], &b->window.plane[i],
+                        b->window.stride[i]);
     verify_place_bind(&b->workspace, call);
     return call_launch(b->verify->session, call);
 }
@@ -136,6 +144,16 @@ static bool run_case(struct bench *b, enum input_kind kind, bool holes, const ch
     return good && !b->verify->broken;
 }
 
+static bool far_pages(struct bench *b) {
+    batch_clear(&b->batch);
+    batch_request(&b->batch, 0, 3, b->rules.block + 2);
+    b->verify->far = VERIFY_FAR;
+    b->verify->far_slot = b->pages - 1;
+    bool good = run_case(b, INPUT_RANDOM, false, "a page 5 GiB times its number behind the first");
+    b->verify->far = 0;
+    return good;
+}
+
 static bool run_all(struct bench *b) {
     const struct plan_space space = {b->rules.block, b->positions, &b->verify->random};
     char what[96];
@@ -153,7 +171,8 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "latents: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, false, what);
     }
-    if (!good || !b->rules.kv_norm) return good;
+    if (!good || !far_pages(b)) return false;
+    if (!b->rules.kv_norm) return true;
     plan_numbers(&space, &b->batch);
     return set_weight(b, true) && run_case(b, INPUT_RANDOM, false, "norm weights of every kind");
 }

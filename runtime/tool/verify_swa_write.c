@@ -56,12 +56,12 @@ static void set_params(struct bench *b, const struct batch_device *device,
     call_set(call, "latent_stride", stride);
     if (b->rules.kv_norm) call_set(call, "norm_weight", buffer_address(&b->weight));
     call_set(call, "rope", buffer_address(&b->rope));
-    verify_place_bind(&b->window, call);
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        verify_bind_far(b->verify, call, b->window.name[i], &b->window.plane[i],
+                        b->window.stride[i]);
     verify_place_bind(&b->workspace, call);
-    call_set(call, "swa_pos", buffer_address(&b->swa_pos));
-    call_set(call, "swa_pos_stride", b->pos_stride);
-    call_set(call, "swa_head", buffer_address(&b->swa_head));
-    call_set(call, "swa_head_stride", b->head_stride);
+    verify_bind_far(b->verify, call, "swa_pos", &b->swa_pos, b->pos_stride);
+    verify_bind_far(b->verify, call, "swa_head", &b->swa_head, b->head_stride);
 }
 
 static void reference(struct bench *b, const struct buffer *latent, uint64_t stride) {
@@ -118,6 +118,17 @@ static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
     return good && !b->verify->broken;
 }
 
+/* One slot whose rows lie gigabytes behind the base. */
+static bool far_slot(struct bench *b) {
+    batch_clear(&b->batch);
+    batch_request(&b->batch, SLOTS - 1, 3, b->rules.ring + 2);
+    b->verify->far = VERIFY_FAR;
+    b->verify->far_slot = SLOTS - 1;
+    bool good = run_case(b, INPUT_RANDOM, "a slot 35 GiB behind the first");
+    b->verify->far = 0;
+    return good;
+}
+
 static bool run_all(struct bench *b) {
     const struct plan_space space = {b->rules.ring, b->positions, &b->verify->random};
     char what[96];
@@ -131,7 +142,8 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "latents: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, what);
     }
-    if (!good || !b->rules.kv_norm) return good;
+    if (!good || !far_slot(b)) return false;
+    if (!b->rules.kv_norm) return true;
     plan_numbers(&space, &b->batch);
     return set_weight(b, true) && run_case(b, INPUT_RANDOM, "norm weights of every kind");
 }
