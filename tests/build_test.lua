@@ -152,7 +152,8 @@ end
 
 -- A template that asks for too much, as one in the making may.
 shell.run(("cp -r templates %s/templates"):format(dir))
-local source = shell.read("templates/attn.lua"):gsub("shared = function%(T%)\n", "%0    if T then return 101377 end\n", 1)
+local source = shell.read("templates/attn.lua"):gsub("shared = function%(T%)\n",
+  "%0    if T then return 101377 end\n", 1)
 shell.write(dir .. "/templates/attn.lua", source)
 local good, said = not_built("examples/tiny.lua", ("--target sm_89 --templates %s/templates"):format(dir),
   "csa for sm_89: kernel kvf_csa_attn: needs 101377 bytes of shared memory; allowed 101376")

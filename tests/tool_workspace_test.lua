@@ -60,7 +60,8 @@ local specs = {
 
 local faults = {
   { "ring", "workspace_fill.lua", "T%.window %- 1%) | first", "T.window - 2) | first" },
-  { "ring", "workspace_fill.lua", "ipairs%(T%.place%.window%.fields%)", "ipairs { T.place.window.fields[1] }" },
+  { "ring", "workspace_fill.lua", "ipairs%(T%.place%.window%.fields%)",
+    "ipairs { T.place.window.fields[1] }" },
   { "ring", "swa_write.lua", "condition = const%(bool, true%)", "condition = kept" },
   { "ring", "row_lists.lua", "here %- %(position %- other%)", "here - (position - other) - 1" },
   { "ring", "lib/window.lua", "%(request %+ 1%) %* %(T%.window %- 1%)", "request * (T.window - 1)" },
