@@ -13,13 +13,14 @@ end
 local dir = shell.directory()
 
 -- tiny with other fields of the model, whose own are taken out, and another row format.
-local function variant(name, model, format)
+local function variant(name, model, format, index)
   local text = shell.ring(shell.read("examples/tiny.lua"))
   for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
     text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
   end
   text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
   text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
+  if index then text = text:gsub('"fp8_index"', '"' .. index .. '"') end
   shell.write(dir .. "/" .. name .. ".lua", text)
 end
 
@@ -33,7 +34,7 @@ local variants = {
   { "ds-mla", 'state_dtype = "bf16", ape_on_write = false,', "fp8_ds_mla" },
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
-  { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
@@ -55,10 +56,10 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(2 * #variants + 6 + 10)
+tap.plan(2 * #variants + 12 + 12)
 
 for _, v in ipairs(variants) do
-  variant(v[1], v[2], v[3])
+  variant(table.unpack(v))
   local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
     v[1], dir, v[1]))
   if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
@@ -69,13 +70,15 @@ for _, v in ipairs(variants) do
 end
 
 -- Targets whose chips cannot convert to e4m3: integer code gives the same bits.
-shell.run(("%s build %s/token.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(
-  shell.kvforge, dir, dir))
-for _, target in ipairs { "sm_80", "sm_89" } do
-  for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
-    local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
-    local good = status == 0 and cases > 20
-    if not tap.ok(good, ("%s on %s"):format(kernel, target)) then tap.note(failures(text)) end
+for _, name in ipairs { "token", "two-plane-plain" } do
+  shell.run(("%s build %s/%s.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(shell.kvforge,
+    dir, name, dir))
+  for _, target in ipairs { "sm_80", "sm_89" } do
+    for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
+      local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
+      local good = status == 0 and cases > 20
+      if not tap.ok(good, ("%s: %s on %s"):format(name, kernel, target)) then tap.note(failures(text)) end
+    end
   end
 end
 
@@ -94,14 +97,14 @@ local status, text = verify("token", "--kernel nonsense")
 tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run without a kernel is a failure")
 
 -- The bundle of a template with a fault.
-local function faulty(file, from, to, kernel)
+local function faulty(file, from, to, kernel, base)
   local changed = dir .. "/changed"
   shell.run(("rm -rf %s && cp -r templates %s"):format(changed, changed))
   local source, count = shell.read(changed .. "/" .. file):gsub(from, to, 1)
   assert(count == 1, "the template has no " .. from)
   shell.write(changed .. "/" .. file, source)
-  local built, output = shell.run(("%s build %s/token.lua -o %s/faulty.bundle --templates %s"):format(
-    shell.kvforge, dir, dir, changed))
+  local built, output = shell.run(("%s build %s/%s.lua -o %s/faulty.bundle --templates %s"):format(
+    shell.kvforge, dir, base or "token", dir, changed))
   if built ~= 0 then return tap.ok(false, output) end
   local verified, report = verify("faulty", "--kernel " .. kernel)
   tap.ok(verified == 1 and report:find("not ok", 1, true), ("a fault in %s is found"):format(file))
@@ -110,6 +113,8 @@ end
 faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.ring", "swa_write")
 faulty("lib/fp8.lua", "LARGEST = 448%.0", "LARGEST = 440.0", "swa_write")
 faulty("state_reset.lua", "swa_pos = %-1", "swa_pos = 0", "state_reset")
+faulty("compress.lua", "state = T%.model%.state_dtype", "state = bf16", "compress")
+faulty("lib/fp4.lua", "0x1fffff", "0x200000", "index_compress", "two-plane-plain")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio", "tail_append")
 
 shell.clean()
