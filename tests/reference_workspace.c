@@ -64,11 +64,11 @@ static struct ref_batch batch(uint32_t requests) {
 }
 
 static struct ref_place window_place(uint32_t rows) {
-    return (struct ref_place){{{(uint8_t *)window_rows, rows * ROW}}, rows};
+    return (struct ref_place){{{(uint8_t *)window_rows, (uint64_t)rows * ROW}}, rows};
 }
 
 static struct ref_place workspace_place(uint32_t rows) {
-    return (struct ref_place){{{(uint8_t *)workspace, rows * ROW}}, rows};
+    return (struct ref_place){{{(uint8_t *)workspace, (uint64_t)rows * ROW}}, rows};
 }
 
 /* The value that a whole row holds; -2 if its elements differ. */
