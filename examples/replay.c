@@ -13,10 +13,8 @@
  * request state, that `static` and `shared` give to windows; without it they take the published
  * default.
  */
+#include "replay_pool.h"
 #include "replay_run.h"
-
-#include "pool/geometry.h"
-#include "pool/pool.h"
 
 struct arguments {
     const char *trace, *load, *policy;
@@ -66,30 +64,10 @@ static bool parse(int argc, char **argv, struct arguments *a) {
 }
 
 static kvf_pool *open_pool(const struct arguments *a, kvf_error *error) {
-    struct pool_geometry g;
-    kvf_pool *pool = NULL;
-    pool_geometry_flash(&g);
-    if (a->lean) {
-        for (uint32_t i = 0; i < g.types; i++) g.type[i].snapshot_bytes = 0;
-        g.type[1].state_bytes = 212000; /* 5.1 MB in all: one chunk and four envelopes */
-        if (pool_geometry_derive(&g, 576, error)) return NULL;
-    }
-    kvf_pool_options o = {.bytes = (uint64_t)(a->memory * 1e9), .max_requests = a->requests};
-    if (!strcmp(a->policy, "static")) o.policy = KVF_POLICY_STATIC;
-    if (!strcmp(a->policy, "shared")) {
-        o.policy = KVF_POLICY_SHARED; /* rows of two planes: no page footers */
-        for (uint32_t i = 0; i < g.types; i++) {
-            g.type[i].footers = false;
-            g.type[i].planes = 2;
-            g.type[i].plane_row_bytes[0] = 512;
-            g.type[i].plane_row_bytes[1] = 128;
-        }
-    }
-    if (a->windows > 0 && o.policy != KVF_POLICY_ELASTIC) {
-        double rest = (double)o.bytes - (double)o.max_requests * (double)g.state_bytes;
-        o.windows = (uint32_t)(a->windows * rest / (double)g.window_bytes);
-    }
-    return pool_create(&g, &o, &pool, error) ? NULL : pool;
+    kvf_policy policy = KVF_POLICY_ELASTIC;
+    if (!strcmp(a->policy, "static")) policy = KVF_POLICY_STATIC;
+    if (!strcmp(a->policy, "shared")) policy = KVF_POLICY_SHARED;
+    return replay_pool(policy, a->memory, a->windows, a->requests, a->lean, error);
 }
 
 static void report(const struct run_result *r) {
@@ -117,7 +95,7 @@ int main(int argc, char **argv) {
     struct run_result result;
     kvf_error error;
     if (!parse(argc, argv, &a)) return usage();
-    if (a.trace ? load_trace(&load, a.trace) : load_named(&load, a.load, a.seed)) {
+    if (a.trace ? load_trace(&load, a.trace) : load_named(&load, a.load, a.seed, 1)) {
         fprintf(stderr, "replay: cannot read %s\n", a.trace ? a.trace : a.load);
         return 1;
     }

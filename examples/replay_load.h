@@ -238,17 +238,17 @@ static inline void load_million(struct load *l) {
     r->output = 500;
 }
 
-/* A load by name; -1 if there is none such. */
-static inline int load_named(struct load *l, const char *name, uint64_t seed) {
+/* A load by name, 1/`divide` of its requests; -1 if there is none such. */
+static inline int load_named(struct load *l, const char *name, uint64_t seed, uint32_t divide) {
     load_state = seed * 0x9e3779b97f4a7c15u + 1;
     *l = (struct load){.clients = 256};
-    if (!strcmp(name, "short")) return load_short(l, 6000), 0;
-    if (!strcmp(name, "mixed")) return load_mixed(l, 2000), 0;
-    if (!strcmp(name, "prefix")) return load_prefix(l, 4000), 0;
-    if (!strcmp(name, "agents")) return load_agents(l, 64, 20), 0;
-    if (!strcmp(name, "zipf")) return load_zipf(l, 4000), 0;
-    if (!strcmp(name, "phases")) return load_phases(l, 6000), 0;
-    if (!strcmp(name, "tailed")) return load_tailed(l, 6000), 0;
+    if (!strcmp(name, "short")) return load_short(l, 6000 / divide), 0;
+    if (!strcmp(name, "mixed")) return load_mixed(l, 2000 / divide), 0;
+    if (!strcmp(name, "prefix")) return load_prefix(l, 4000 / divide), 0;
+    if (!strcmp(name, "agents")) return load_agents(l, 64, 20 / divide), 0;
+    if (!strcmp(name, "zipf")) return load_zipf(l, 4000 / divide), 0;
+    if (!strcmp(name, "phases")) return load_phases(l, 6000 / divide), 0;
+    if (!strcmp(name, "tailed")) return load_tailed(l, 6000 / divide), 0;
     if (!strcmp(name, "million")) return load_million(l), 0;
     return -1;
 }

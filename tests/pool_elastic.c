@@ -74,7 +74,7 @@ static void state_in_parts(void) {
     serve(&m.s[0], 0, 20, 999);
     const int32_t *state = inner(&m.s[0])->state;
     is(kvf_pool_state_parts(m.pool), 2, "a state of a chunk and an envelope has two parts");
-    is(m.pool->chunks[state[0]].used, 6, "the first is a whole chunk");
+    is(m.pool->chunks[state[0]].use, CHUNK_STATE, "the first is a whole chunk");
     is(m.pool->blocks[state[1]].use, POOL_STATE, "the second an envelope");
     end(&m.s[0]);
     kvf_pool_stats stats;

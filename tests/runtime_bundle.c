@@ -269,6 +269,7 @@ static void test_contradictions(void) {
         {"types.0.state.3", "align", "3", "align is 3"},
         {"types.0.state.3", "align", "2", "less than an element's 4 bytes"},
         {"types.0.state.3", "name", "\"swa_inv\"", "a second time"},
+        {"types.0.state.1", "name", "\"swa_fp8\"", "a second time"},
         {"model", "window_mode", "\"rings\"", "window_mode is \"rings\""},
         {"model", "targets", "[\"sm_9\"]", "model.targets[0]"},
         {"", "layers", "[\"swa\",\"csa\",\"hca\"]", "layers[2] is \"hca\", which is no layer type"},
@@ -283,6 +284,9 @@ static void test_contradictions(void) {
         {"modules.0", "cubin", "{\"file\":\"../x\"}", "modules[0].cubin.file is \"../x\""},
         {"modules.0", "cubin", "{\"file\":\"x\",\"bytes\":1}",
          "modules[0].cubin.sha256 is missing"},
+        {"modules.0", "sha256",
+         "\"CBF59059d7001686107862df63448eb45c9ec9229c71c1a635a231351ea69f72\"",
+         "is not 64 lower-case hex digits"},
         {"modules.1", "type", "\"csa\"", "a second time"},
         {"modules.0.kernels.1", "name", "\"swa_write\"", "a second time"},
         {"modules.0.kernels.0", "params_bytes", "36", "the parameters make 40"},
@@ -522,7 +526,7 @@ static void test_arguments(void) {
 }
 
 int main(void) {
-    tap_plan(119);
+    tap_plan(121);
     test_good();
     test_tree();
     test_contradictions();

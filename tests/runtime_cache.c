@@ -227,6 +227,15 @@ static void test_slots(void) {
     is(kvf_slot_release(NULL, 0, &error), KVF_ERROR_ARGUMENT, "nor a null cache");
     is(kvf_slot_acquire(cache, NULL, &error), KVF_ERROR_ARGUMENT, "nor a place to put it");
     is(kvf_slots_free(cache), 1, "one is free");
+    static const int32_t batch[] = {5, -1, 0, 129, 130, 131};
+    static const int32_t below[] = {-2};
+    is(kvf_slots_check(cache, batch, 4, &error), KVF_OK, "taken slots and padding pass");
+    is(kvf_slots_check(cache, batch, 5, &error), KVF_ERROR_STATE, "a free slot does not");
+    contains(error.text, "entry 4: slot 130 is not taken", "");
+    is(kvf_slots_check(cache, batch + 5, 1, &error), KVF_ERROR_ARGUMENT, "nor one too high");
+    is(kvf_slots_check(cache, below, 1, &error), KVF_ERROR_ARGUMENT, "nor one below -1");
+    is(kvf_slots_check(cache, NULL, 1, &error), KVF_ERROR_ARGUMENT, "nor null");
+    is(kvf_slots_check(cache, NULL, 0, &error), KVF_OK, "an empty batch does");
     kvf_cache_destroy(cache);
 }
 
@@ -327,7 +336,7 @@ static void test_fill(void) {
 }
 
 int main(void) {
-    tap_plan(72);
+    tap_plan(79);
     open_all();
     test_owned(1);
     test_owned(3);

@@ -239,6 +239,9 @@ static void test_places(void) {
     contains(shell("cd %s/bin && LD_LIBRARY_PATH=%s/cuda ./prog auto", dir, dir), "cuda ",
              "a driver on the loader's path is the real one");
 
+    contains(shell("cd %s/bin && LD_LIBRARY_PATH=%s/cuda ./prog cuda", dir, dir), "cuda ",
+             "also when only a real one is wanted");
+
     shell("mkdir -p %s/lib/kvforge && cp %s %s/lib/kvforge/libcuda.so.1", dir, fake_file, dir);
     contains(shell("cd %s/bin && ./prog executor", dir), "/lib/kvforge/libcuda.so.1",
              "installed, it lies in lib/kvforge");
@@ -254,7 +257,7 @@ static void test_places(void) {
 
 int main(int argc, char **argv) {
     if (argc > 1) return say_what_opens(argv[1]);
-    tap_plan(74);
+    tap_plan(75);
     test_good();
     test_none();
     test_stub();

@@ -95,6 +95,8 @@ static void test_cases(void) {
                                         "\"\\ud83d\"",
                                         "\"\\ude00\"",
                                         "\"\\ud83d\\u0041\"",
+                                        "\"\\ud83d\\ue000\"",
+                                        "\"\\udbff\\udfff\"",
                                         "\"\\uffff\"",
                                         "\"\xc3\xa9\"",
                                         "\"\xc3\"",

@@ -103,6 +103,15 @@ static void test_good(void) {
     contains(error.text, "no kernel \"attn\" for \"csa\"", "and it is named");
     ok(strcmp(error.kernel, "csa/attn") == 0, "in its own field too");
     is(kvf_library_kernel(l.library, NULL, "attn", &kernel, &error), KVF_ERROR_ARGUMENT, "null");
+    char all[128] = "";
+    uint32_t index = 0;
+    for (; kvf_library_kernel_at(l.library, index, &kernel) == KVF_OK; index++) {
+        kvf_kernel_describe(kernel, &info);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s/%s ", info.type, info.name);
+    }
+    ok(index == 3 && strcmp(all, "csa/swa_write csa/state_reset swa/swa_write ") == 0,
+       "all kernels in turn: %s", all);
+    is(kvf_library_kernel_at(NULL, 0, &kernel), KVF_ERROR_ARGUMENT, "but not of null");
     unload(&l);
     ok(nothing_lives(), "nothing is left loaded, retained or pushed");
     json_decref(manifest);
@@ -267,6 +276,18 @@ static void test_bad_loads(void) {
     is(strlen(error.log), sizeof error.log - 1, "it is cut");
 
     fake = fake_reset();
+    fake->jit_info = long_log;
+    struct loaded l;
+    json_t *manifest = test_manifest();
+    is(load(&l, manifest, NULL, NULL), KVF_OK, "an information log as long");
+    const kvf_kernel *kernel;
+    kvf_kernel_info info = {.log = ""};
+    if (kvf_library_kernel(l.library, "swa", "swa_write", &kernel, &error) == KVF_OK)
+        kvf_kernel_describe(kernel, &info);
+    is(strlen(info.log), 16383, "is cut too");
+    unload(&l);
+
+    fake = fake_reset();
     fake->capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     is(try_load(), KVF_ERROR_CAPTURE, "while the stream is captured");
     contains(error.text, "do this before the capture", "with advice");
@@ -297,9 +318,7 @@ static void test_bad_loads(void) {
     fake->static_shared = 232448 - 65536;
     is(try_load(), KVF_OK, "exactly the device's");
 
-    json_t *manifest = test_manifest();
     test_set(manifest, "modules.1.kernels.0", "entry", json_string("nowhere"));
-    struct loaded l;
     fake = fake_reset();
     is(load(&l, manifest, NULL, NULL), KVF_ERROR_BUNDLE, "an entry that the PTX lacks");
     contains(error.text, "swa.sm_80.ptx has no entry nowhere", "");
@@ -452,6 +471,25 @@ static void test_launch(void) {
     json_decref(manifest);
 }
 
+/* A kernel without parameters needs no struct. */
+static void test_no_params(void) {
+    struct loaded l;
+    json_t *manifest = test_manifest();
+    json_array_remove(test_at(manifest, "modules"), 0);
+    test_set(manifest, "modules.0.kernels.0", "params", json_array());
+    test_set(manifest, "modules.0.kernels.0", "params_bytes", json_integer(0));
+    test_set(manifest, "modules.0.kernels.0.grid.0", "const", json_integer(7));
+    fake = fake_reset();
+    fake->param_count_add = -2; /* its PTX has two */
+    is(load(&l, manifest, NULL, NULL), KVF_OK, "a kernel without parameters loads");
+    const kvf_kernel *kernel = NULL;
+    kvf_library_kernel(l.library, "swa", "swa_write", &kernel, &error);
+    is(kvf_launch(kernel, NULL, NULL, 0, &error), KVF_OK, "and is launched");
+    ok(fake->launches == 1 && fake->grid[0] == 7 && fake->params_bytes == 0, "with nothing");
+    unload(&l);
+    json_decref(manifest);
+}
+
 /* ---- a bundle that the generator wrote, where the build has made one ---- */
 
 static double milliseconds(void) {
@@ -559,7 +597,7 @@ static void test_failures(int code) {
 }
 
 int main(void) {
-    tap_plan(124);
+    tap_plan(131);
     test_good();
     test_contexts();
     test_device_arguments();
@@ -568,6 +606,7 @@ int main(void) {
     test_bad_loads();
     test_cubin();
     test_launch();
+    test_no_params();
     test_real_bundle();
     test_failures(CUDA_ERROR_INVALID_VALUE);
     test_failures(700);

@@ -4,6 +4,7 @@
 
 #include "config.h"
 #include "cuda_types.h"
+#include "races.h"
 #include "report.h"
 #include "schedule.h"
 
@@ -122,7 +123,9 @@ int launch_run(struct launch *l, struct launch_totals *totals) {
     if (!workers) return CUDA_ERROR_OUT_OF_MEMORY;
     for (uint64_t i = 0; i < count; i++) workers[i].launch = l;
     refresh_regions(l->memory);
+    if (l->config->check_races && l->blocks > 1) race_launch_start(l);
     run_workers(l, workers, count);
+    race_launch_stop(l);
     for (uint64_t i = 0; i < count; i++) {
         totals->blocks += workers[i].blocks;
         totals->warp_instructions += workers[i].warp_instructions;

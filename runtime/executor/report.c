@@ -282,13 +282,24 @@ void undefined_flow(struct warp *w, const struct op *o, int32_t slot) {
         return;
     }
     int32_t from = first_undefined(w, o, ALL_LANES);
+    if (!from && o->p > PREDICATE_SINK) f->origins[slot] = f->predicate_origins[o->p];
     /* The destination may be its own source: its origin then stays. */
     if (from && from != slot) f->origins[slot] = f->origins[from];
 }
 
-void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t bytes) {
+void undefined_predicate(struct warp *w, int32_t index) {
+    struct frame *f = w->frame;
+    if (!w->pc || (uint32_t)index >= f->function->predicates) return;
+    const struct op *o = &w->code[w->pc - 1];
+    int32_t from = first_undefined(w, o, ALL_LANES);
+    if (from)
+        f->predicate_origins[index] = f->origins[from];
+    else if (o->p > PREDICATE_SINK)
+        f->predicate_origins[index] = f->predicate_origins[o->p];
+}
+
+static void describe_origin(const struct warp *w, uint32_t origin, char *text, size_t bytes) {
     const struct frame *f = w->frame;
-    uint32_t origin = f->origins && slot > 0 ? f->origins[slot] : 0;
     if (!origin || origin > f->function->op_count) {
         snprintf(text, bytes, "it comes from a register that was never written");
         return;
@@ -298,4 +309,13 @@ void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t byt
     module_line(w->block->launch->module, o->line, line, sizeof line);
     snprintf(text, bytes, "it was loaded, never having been written, at line %u: %s", o->line,
              line);
+}
+
+void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t bytes) {
+    const struct frame *f = w->frame;
+    describe_origin(w, f->origins && slot > 0 ? f->origins[slot] : 0, text, bytes);
+}
+
+void undefined_predicate_origin(const struct warp *w, int32_t index, char *text, size_t bytes) {
+    describe_origin(w, w->frame->predicate_origins[index], text, bytes);
 }

@@ -70,5 +70,6 @@ __attribute__((format(printf, 6, 7))) void report_note(struct warp *warp, const 
 
 /* Where an undefined value in a register came from, as text. */
 void undefined_origin(const struct warp *warp, int32_t slot, char *text, size_t bytes);
+void undefined_predicate_origin(const struct warp *warp, int32_t index, char *text, size_t bytes);
 
 #endif

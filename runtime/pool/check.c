@@ -149,20 +149,34 @@ static bool own(const kvf_pool *pool, int32_t envelope, enum pool_use use, int l
     return true;
 }
 
+static bool own_chunk(const kvf_pool *pool, int32_t chunk, kvf_error *error) {
+    uint32_t n = pool->geometry.per_chunk;
+    if (pool->chunks[chunk].use != CHUNK_STATE)
+        return pool_broken(error, "chunk %d is a state's and of use %d", chunk,
+                           pool->chunks[chunk].use);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t *mark = &pool->scratch[(size_t)chunk * n + i];
+        if (*mark) return pool_broken(error, "chunk %d has two owners", chunk);
+        *mark = 1 + 6;
+    }
+    return true;
+}
+
 static bool own_state(const kvf_pool *pool, const struct pool_sequence *s, kvf_error *error) {
-    const struct pool_geometry *g = &pool->geometry;
-    if (pool->store != &pool_arena) return true;
-    for (uint32_t part = 0; part < pool->parts; part++) {
-        bool chunk = part < pool->state_chunk_parts;
-        int32_t n = (int32_t)g->per_chunk;
-        for (int32_t i = 0; i < (chunk ? n : 1); i++)
-            if (!own(pool, chunk ? s->state[part] * n + i : s->state[part], POOL_STATE, 6, error))
-                return false;
+    for (uint32_t part = 0; pool->store == &pool_arena && part < pool->parts; part++) {
+        bool good = part < pool->state_chunk_parts
+                        ? own_chunk(pool, s->state[part], error)
+                        : own(pool, s->state[part], POOL_STATE, 6, error);
+        if (!good) return false;
     }
     return true;
 }
 
 static bool own_all(const kvf_pool *pool, kvf_error *error) {
+    uint32_t states = 0;
+    for (uint32_t i = 0; i < pool->chunk_count; i++) states += pool->chunks[i].use == CHUNK_STATE;
+    if (states != pool->running * pool->state_chunk_parts)
+        return pool_broken(error, "%u chunks hold state, for %u requests", states, pool->running);
     memset(pool->scratch, 0, pool->block_count * sizeof pool->scratch[0]);
     for (uint32_t i = 0; i < pool->options.max_requests; i++)
         if (pool->sequences[i].live && !own_state(pool, &pool->sequences[i], error)) return false;

@@ -140,73 +140,93 @@ static void set_use(kvf_pool *pool, int32_t envelope, enum pool_use use) {
                                  .use = (uint8_t)use};
 }
 
-/* The chunk the owner filled last, the fullest open one, or a free one. */
-static int32_t arena_take_envelope(kvf_pool *pool, int32_t near, enum pool_use use) {
-    int32_t n = (int32_t)per_chunk(pool), chunk = near >= 0 ? near / n : POOL_NONE;
-    bool open = chunk >= 0 && pool->chunks[chunk].use == CHUNK_ENVELOPES &&
-                pool->chunks[chunk].used < (uint32_t)n;
+/* The chunk the owner filled last, the fullest open one, or a free one; out of the open lists. */
+static int32_t choose_chunk(kvf_pool *pool, int32_t near) {
+    uint32_t n = per_chunk(pool);
+    int32_t chunk = near >= 0 ? (int32_t)((uint32_t)near / n) : POOL_NONE;
+    bool open =
+        chunk >= 0 && pool->chunks[chunk].use == CHUNK_ENVELOPES && pool->chunks[chunk].used < n;
     if (!open) chunk = fullest_open(pool);
-    if (chunk < 0)
-        chunk = take_chunk(pool, CHUNK_ENVELOPES);
-    else
-        open_unlink(pool, chunk);
-    int32_t envelope = chunk * n + lowest_free(pool, chunk);
-    pool->chunks[chunk].used++;
-    open_link(pool, chunk);
-    set_use(pool, envelope, use);
-    arena_count_envelope(pool, envelope, POOL_REFERENCED, true);
-    arena_count_envelope(pool, envelope, POOL_HELD, true);
+    if (chunk < 0) return take_chunk(pool, CHUNK_ENVELOPES);
+    open_unlink(pool, chunk);
+    return chunk;
+}
+
+/* Take `count` envelopes; those of one chunk in one go. */
+static void take_envelopes(kvf_pool *pool, int32_t near, enum pool_use use, uint32_t count,
+                           int32_t *out) {
+    uint32_t n = per_chunk(pool);
+    while (count) {
+        int32_t chunk = choose_chunk(pool, near);
+        struct pool_chunk *c = &pool->chunks[chunk];
+        uint32_t take = n - c->used < count ? n - c->used : count;
+        for (uint32_t i = 0; i < take; i++) {
+            out[i] = chunk * (int32_t)n + lowest_free(pool, chunk);
+            set_use(pool, out[i], use);
+        }
+        c->used = (uint16_t)(c->used + take);
+        open_link(pool, chunk);
+        for (int level = 0; level < POOL_LEVELS; level++)
+            set_count(pool, chunk, (enum pool_level)level, c->count[level] + take);
+        near = POOL_NONE;
+        out += take;
+        count -= take;
+    }
+}
+
+static int32_t arena_take_envelope(kvf_pool *pool, int32_t near, enum pool_use use) {
+    int32_t envelope;
+    take_envelopes(pool, near, use, 1, &envelope);
     return envelope;
 }
 
-/* The envelope must not count as in use. */
-static void arena_give_envelope(kvf_pool *pool, int32_t envelope) {
-    int32_t n = (int32_t)per_chunk(pool), chunk = envelope / n;
-    uint32_t at = (uint32_t)(envelope % n);
-    set_use(pool, envelope, POOL_FREE);
+/* Give back some envelopes of one chunk; they must not count as in use. */
+static void give_envelopes(kvf_pool *pool, int32_t chunk, const int32_t *ids, uint32_t count) {
+    uint64_t *mask = pool->masks + (size_t)chunk * pool->mask_words;
     open_unlink(pool, chunk);
-    pool->masks[(size_t)chunk * pool->mask_words + at / 64] &= ~(UINT64_C(1) << (at % 64));
-    pool->chunks[chunk].used--;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = (uint32_t)ids[i] - (uint32_t)chunk * per_chunk(pool);
+        set_use(pool, ids[i], POOL_FREE);
+        mask[at / 64] &= ~(UINT64_C(1) << (at % 64));
+    }
+    pool->chunks[chunk].used = (uint16_t)(pool->chunks[chunk].used - count);
     if (pool->chunks[chunk].used)
         open_link(pool, chunk);
     else
         give_chunk(pool, chunk);
 }
 
+static void arena_give_envelope(kvf_pool *pool, int32_t envelope) {
+    give_envelopes(pool, (int32_t)((uint32_t)envelope / per_chunk(pool)), &envelope, 1);
+}
+
 /* ---- request state: whole chunks, then envelopes ---- */
 
 static void arena_take_state(kvf_pool *pool, int32_t *parts) {
     const struct pool_geometry *g = &pool->geometry;
-    uint32_t n = g->per_chunk;
     for (uint32_t part = 0; part < g->state_chunks; part++) {
-        int32_t chunk = take_chunk(pool, CHUNK_ENVELOPES);
-        for (uint32_t i = 0; i < n; i++) {
-            int32_t envelope = chunk * (int32_t)n + lowest_free(pool, chunk);
-            set_use(pool, envelope, POOL_STATE);
-        }
-        pool->chunks[chunk].used = (uint16_t)n;
-        set_count(pool, chunk, POOL_REFERENCED, n);
-        set_count(pool, chunk, POOL_HELD, n);
-        parts[part] = chunk;
+        int32_t chunk = parts[part] = take_chunk(pool, CHUNK_STATE);
+        set_count(pool, chunk, POOL_REFERENCED, g->per_chunk);
+        set_count(pool, chunk, POOL_HELD, g->per_chunk);
     }
-    int32_t near = POOL_NONE;
-    for (uint32_t i = 0; i < g->state_envelopes; i++)
-        near = parts[g->state_chunks + i] = arena_take_envelope(pool, near, POOL_STATE);
+    take_envelopes(pool, POOL_NONE, POOL_STATE, g->state_envelopes, parts + g->state_chunks);
 }
 
 static void arena_give_state(kvf_pool *pool, const int32_t *parts) {
     const struct pool_geometry *g = &pool->geometry;
-    int32_t n = (int32_t)g->per_chunk;
     for (uint32_t part = 0; part < g->state_chunks; part++) {
         set_count(pool, parts[part], POOL_REFERENCED, 0);
         set_count(pool, parts[part], POOL_HELD, 0);
-        for (int32_t i = 0; i < n; i++) arena_give_envelope(pool, parts[part] * n + i);
+        give_chunk(pool, parts[part]);
     }
-    for (uint32_t i = 0; i < g->state_envelopes; i++) {
-        int32_t envelope = parts[g->state_chunks + i];
-        arena_count_envelope(pool, envelope, POOL_REFERENCED, false);
-        arena_count_envelope(pool, envelope, POOL_HELD, false);
-        arena_give_envelope(pool, envelope);
+    const int32_t *ids = parts + g->state_chunks;
+    for (uint32_t i = 0, run; i < g->state_envelopes; i += run) {
+        int32_t chunk = (int32_t)((uint32_t)ids[i] / g->per_chunk);
+        for (run = 1; i + run < g->state_envelopes; run++)
+            if ((int32_t)((uint32_t)ids[i + run] / g->per_chunk) != chunk) break;
+        for (int level = 0; level < POOL_LEVELS; level++)
+            set_count(pool, chunk, (enum pool_level)level, pool->chunks[chunk].count[level] - run);
+        give_envelopes(pool, chunk, ids + i, run);
     }
 }
 

@@ -77,6 +77,7 @@ static void count_uses(const kvf_pool *pool, kvf_pool_stats *out) {
         out->envelopes_state += b->use == POOL_STATE;
         out->envelopes_snapshot += b->use == POOL_SNAPSHOT;
     }
+    out->envelopes_state += pool->running * pool->state_chunk_parts * pool->geometry.per_chunk;
     for (uint32_t i = 0; i < pool->window_count; i++) {
         out->windows_used += pool->windows[i].refs > 0;
         out->windows_cached += !pool->windows[i].refs && pool->windows[i].block >= 0;

@@ -60,7 +60,8 @@ struct pool_window {
     struct pool_link link;
 };
 
-enum pool_chunk_use { CHUNK_FREE, CHUNK_WINDOW, CHUNK_ENVELOPES };
+/* A chunk of a request's state is one piece: its envelopes are not looked at. */
+enum pool_chunk_use { CHUNK_FREE, CHUNK_WINDOW, CHUNK_ENVELOPES, CHUNK_STATE };
 
 struct pool_chunk {
     uint8_t use;

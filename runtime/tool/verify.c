@@ -164,24 +164,30 @@ static bool run_common(struct verify *verify, const struct options *options) {
     return !wanted(options->type, info.name) || run_kernels(verify, options, &subject);
 }
 
-int tool_verify(int argc, char **argv) {
-    struct options options;
+/* Everything that is wanted, once; true if all of it was executed and equal. */
+static bool verify_once(const struct options *options) {
     struct session session;
-    int status = options_parse(argc, argv, "dsktg",
-                               "Run every kernel of BUNDLE on random and adversarial inputs, and "
-                               "compare every byte with the\nreferences. Prints TAP.",
-                               &options);
-    if (status >= 0) return status;
-    struct verify verify = {.session = &session, .random = options.seed * 2 + 1};
-    bool good = session_open(&options, &session);
+    struct verify verify = {.session = &session, .random = options->seed * 2 + 1};
+    bool good = session_open(options, &session);
     for (uint32_t type = 0; good && type < session.model.types; type++)
-        good = run_type(&verify, &options, type);
-    good = good && run_common(&verify, &options);
+        good = run_type(&verify, options, type);
+    good = good && run_common(&verify, options);
     good = good && verify.cases > 0 && !verify.failed;
     printf("1..%u\n# %u cases, %u failed, %llu bytes written, %llu compared\n", verify.cases,
            verify.cases, verify.failed, (unsigned long long)verify.changed,
            (unsigned long long)verify.compared);
     if (!verify.cases) printf("# nothing was executed\n");
     session_close(&session);
+    return good;
+}
+
+int tool_verify(int argc, char **argv) {
+    struct options options;
+    int status = options_parse(argc, argv, "dsktgn",
+                               "Run every kernel of BUNDLE on random and adversarial inputs, and "
+                               "compare every byte with the\nreferences. Prints TAP.",
+                               &options);
+    if (status >= 0) return status;
+    bool good = options.schedules ? verify_schedules(&options, verify_once) : verify_once(&options);
     return good ? TOOL_GOOD : TOOL_FAILED;
 }

@@ -42,6 +42,12 @@ bool outputs_remember(struct outputs *outputs);
 void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
                  bool ran, const char *what, uint32_t tokens);
 
+/*
+ * Run `once` in options->schedules orders of blocks and warps, each in a process of its own because
+ * a driver takes its settings when it starts. Prints a line for each; true if all were good.
+ */
+bool verify_schedules(const struct options *options, bool (*once)(const struct options *));
+
 /* A line for what is no comparison with a reference: "ok N - type/kernel: WHAT (...)". */
 void verify_property(struct verify *verify, const struct subject *subject, bool good,
                      const char *what, uint32_t tokens, uint64_t compared);
@@ -90,8 +96,11 @@ void verify_bind(struct call *call, const char *name, const struct buffer *buffe
 /* The type's rules with its indexer's dim and row format. */
 struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
 
-/* The arithmetic of the device's tensor cores, whatever the module's target is. */
-struct ref_tensor_core verify_core(const struct verify *verify);
+/*
+ * The tensor cores' arithmetic that a kernel of a target meets: on a GPU the device's; the executor
+ * follows the module's target.
+ */
+struct ref_tensor_core verify_core(const struct verify *verify, const char *target);
 
 /* The alignment a call wants of a pointer, at least 1. */
 uint32_t verify_align(const struct call *call, const char *name);
