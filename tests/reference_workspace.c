@@ -6,7 +6,7 @@
 
 #define DIM       4
 #define ROPE      2
-#define ROW       (2 * DIM)
+#define ROW       ((uint64_t)2 * DIM)
 #define WINDOW    4 /* so 3 rows stand before each request's tokens */
 #define RING      6
 #define BLOCK     8
@@ -64,11 +64,11 @@ static struct ref_batch batch(uint32_t requests) {
 }
 
 static struct ref_place window_place(uint32_t rows) {
-    return (struct ref_place){{{(uint8_t *)window_rows, (uint64_t)rows * ROW}}, rows};
+    return (struct ref_place){{{(uint8_t *)window_rows, rows * ROW}}, rows};
 }
 
 static struct ref_place workspace_place(uint32_t rows) {
-    return (struct ref_place){{{(uint8_t *)workspace, (uint64_t)rows * ROW}}, rows};
+    return (struct ref_place){{{(uint8_t *)workspace, rows * ROW}}, rows};
 }
 
 /* The value that a whole row holds; -2 if its elements differ. */
