@@ -167,7 +167,6 @@ static int check_spelling(const char *opcode, const char *signature, bool relaxe
     bool predicate = strchr("qQ", signature[0]) != NULL;
     bool relaxed = strchr(signature, 'e') || strchr(signature, 'r');
     for (int i = 0; i < LANES_TESTED; i++) {
-        q_parse(&q, opcode);
         q.d = 0;
         q.relative = q.absolute = 0;
         q.a = inputs[i][0];
