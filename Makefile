@@ -176,7 +176,7 @@ BENCH_LIB_OBJ := $(call obj,$(wildcard bench/lib/*.c))
 $(BUILD)/obj/bench/lib/same.o: | $(FLASH)/manifest.json
 $(BUILD)/obj/bench/%.o: bench/%.c
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) -Iruntime -I$(FLASH) -c $< -o $@
+	$(CC) $(BASE) $(CFLAGS) -Iruntime -Iruntime/executor -I$(FLASH) -c $< -o $@
 
 $(BUILD)/bench/libbench.a: $(BENCH_LIB_OBJ)
 	@mkdir -p $(@D)

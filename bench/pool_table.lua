@@ -51,7 +51,8 @@ local function wanted(name)
   return false
 end
 
-print("|load, GB|best static hit / wait (share)|best static wait / hit (share)|elastic hit / wait|p99|preempted|steps|live|us a step|")
+print("|load, GB|best static hit / wait (share)|best static wait / hit (share)|elastic hit / wait|p99|"
+  .. "preempted|steps|live|us a step|")
 print("|-|-|-|-|-|-|-|-|-|")
 for _, load in ipairs(loads) do
   local name, arguments, budgets = table.unpack(load)

@@ -1,5 +1,8 @@
 /* Reading bundles: a good one, and every way of being bad that a file can have. */
 #include "bundle.h"
+
+#include <dirent.h>
+
 #include "fake/test_bundle.h"
 #include "tap.h"
 
@@ -513,6 +516,31 @@ static void test_directory(void) {
     ok(!bundle, "nothing was handed out");
 }
 
+/* Files and directories that this process has open. */
+static int open_files(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory)) count++;
+    if (directory) closedir(directory);
+    return count;
+}
+
+static void test_open_files(void) {
+    char directory[64], path[128];
+    kvf_bundle *bundle = NULL;
+    test_write_bundle(directory);
+    int before = open_files();
+    for (int i = 0; i < 3; i++) {
+        kvf_bundle_open(directory, &bundle, &error);
+        kvf_bundle_close(bundle);
+    }
+    snprintf(path, sizeof path, "%s/swa.sm_80.ptx", directory);
+    unlink(path);
+    for (int i = 0; i < 3; i++) kvf_bundle_open(directory, &bundle, &error);
+    is(open_files(), before, "no file stays open, whether the bundle is good or not");
+    test_remove_bundle(directory);
+}
+
 static void test_arguments(void) {
     kvf_bundle *bundle = NULL;
     uint32_t a, b;
@@ -523,10 +551,16 @@ static void test_arguments(void) {
     is(kvf_bundle_model(NULL, NULL), KVF_ERROR_ARGUMENT, "model of null");
     is(kvf_bundle_type(NULL, 0, NULL), KVF_ERROR_ARGUMENT, "type of null");
     is(kvf_bundle_layer(NULL, 0, &a, &b), KVF_ERROR_ARGUMENT, "layer of null");
+    json_t *manifest = test_manifest();
+    if (test_open(manifest, &bundle, &error) != KVF_OK) exit(1);
+    is(kvf_bundle_layer(bundle, 0, NULL, &b), KVF_ERROR_ARGUMENT, "layer's type nowhere to put");
+    is(kvf_bundle_layer(bundle, 0, &a, NULL), KVF_ERROR_ARGUMENT, "layer's number likewise");
+    kvf_bundle_close(bundle);
+    json_decref(manifest);
 }
 
 int main(void) {
-    tap_plan(121);
+    tap_plan(124);
     test_good();
     test_tree();
     test_contradictions();
@@ -536,6 +570,7 @@ int main(void) {
     test_changed_bytes();
     test_zero_byte();
     test_directory();
+    test_open_files();
     test_arguments();
     return tap_done();
 }

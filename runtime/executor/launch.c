@@ -121,7 +121,10 @@ int launch_run(struct launch *l, struct launch_totals *totals) {
     uint64_t count = thread_count(l);
     struct worker *workers = calloc(count, sizeof *workers);
     if (!workers) return CUDA_ERROR_OUT_OF_MEMORY;
-    for (uint64_t i = 0; i < count; i++) workers[i].launch = l;
+    for (uint64_t i = 0; i < count; i++) {
+        workers[i].launch = l;
+        if (l->config->count) workers[i].counters = calloc(1, sizeof(struct counters));
+    }
     refresh_regions(l->memory);
     if (l->config->check_races && l->blocks > 1) race_launch_start(l);
     run_workers(l, workers, count);
@@ -130,6 +133,8 @@ int launch_run(struct launch *l, struct launch_totals *totals) {
         totals->blocks += workers[i].blocks;
         totals->warp_instructions += workers[i].warp_instructions;
         totals->lane_instructions += workers[i].lane_instructions;
+        if (workers[i].counters) counters_sum(&totals->counters, workers[i].counters);
+        free(workers[i].counters);
         arena_free(&workers[i].arena);
     }
     free(workers);

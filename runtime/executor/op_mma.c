@@ -224,8 +224,9 @@ static void mma_float(struct warp *w, const struct op *o, uint32_t lanes, bool h
     if (!whole_warp(w, o, lanes)) return;
     struct mma x = mma_of(o, half);
     const struct launch *l = w->block->launch;
-    struct tensor_rule rule =
-        tensor_rule((enum ptx_type)o->type2, l->config->tensor, l->module->target);
+    /* The chip decides, whatever the module was compiled for. */
+    unsigned chip = (unsigned)(10 * l->config->capability_major + l->config->capability_minor);
+    struct tensor_rule rule = tensor_rule((enum ptx_type)o->type2, l->config->tensor, chip);
     struct matrices m;
     /* D may be one of the sources: its definedness is found out first. */
     define_result(w, o, &x);

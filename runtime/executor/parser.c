@@ -287,7 +287,8 @@ static void check_complete(struct parser *p) {
 
 static bool run_parser(struct parser *p) {
     if (setjmp(p->failed)) return false;
-    p->scope_parent = parse_alloc(p, MAX_SCOPES * sizeof *p->scope_parent);
+    p->scope_capacity = 64;
+    p->scope_parent = parse_alloc(p, p->scope_capacity * sizeof *p->scope_parent);
     p->scope_count = 1;
     parse_module(p);
     check_complete(p);

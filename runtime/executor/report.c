@@ -45,12 +45,14 @@ bool reporter_start(struct reporter *r, const struct config *config) {
     memset(r, 0, sizeof *r);
     if (pthread_mutex_init(&r->lock, NULL)) return false;
     r->json = config->json;
+    r->show_notes = config->notes;
     r->file = stderr;
     if (config->report && *config->report) {
         FILE *file = fopen(config->report, "we");
         if (file) {
             r->file = file;
             r->owned = true;
+            r->show_notes = true;
         }
     }
     return true;
@@ -71,7 +73,8 @@ void reporter_fold(struct reporter *r) {
     pthread_mutex_lock(&r->lock);
     for (struct finding_entry *e = r->entries; e; e = e->next) {
         uint64_t again = e->count - 1 - e->folded;
-        if (!again) continue;
+        bool note = e->other & 0x80000000u;
+        if (!again || (note && !r->show_notes)) continue;
         e->folded += again;
         if (r->json)
             fprintf(r->file, "{\"repeat\": \"%s\", \"times\": %llu}\n", e->title,
@@ -235,7 +238,7 @@ void report_note(struct warp *w, const struct op *o, uint32_t lane, enum finding
         struct place place = {0};
         place_of(&place, w, o, lane);
         r->notes++;
-        print_finding(r, kinds[kind].name, title, &place, NULL, true);
+        if (r->show_notes) print_finding(r, kinds[kind].name, title, &place, NULL, true);
     }
     pthread_mutex_unlock(&r->lock);
 }

@@ -40,6 +40,7 @@ struct reporter {
     pthread_mutex_t lock;
     FILE *file;
     bool owned, json;
+    bool show_notes; /* in a report file, or when asked for; on stderr they are only counted */
     struct finding_entry *entries;
     uint64_t findings, occurrences, notes;
     char last[1024]; /* the newest finding's first line, for kvfExecutorLastFinding */

@@ -5,6 +5,7 @@
 #include "access.h"
 #include "async.h"
 #include "config.h"
+#include "counters.h"
 #include "races.h"
 #include "report.h"
 
@@ -56,6 +57,7 @@ void warp_park(struct warp *w, uint32_t lanes, enum group_state state, uint32_t 
         /* It will be executed, and counted, again. */
         w->worker->warp_instructions--;
         w->worker->lane_instructions -= (uint64_t)__builtin_popcount(lanes);
+        if (w->worker->counters) counter_undo(w->worker, w, lanes);
     }
     w->mask &= ~lanes;
     add_group(w, (struct group){.pc = w->pc - 1,

@@ -304,7 +304,7 @@ static const char *check_type(const struct slots *s, uint32_t type) {
     for (uint32_t i = 0; i < t->count; i++) {
         uint32_t used = 0;
         for (uint32_t sub = 0; sub < t->ratio; sub++)
-            used += t->masks[(size_t)i * t->words + sub / 64] >> (sub % 64) & 1;
+            used += (uint32_t)(t->masks[(size_t)i * t->words + sub / 64] >> (sub % 64) & 1);
         if (used != t->slots[i].used) return "a slot's count differs from its mask";
         if (t->slots[i].live > used) return "a slot has more live blocks than bound ones";
         if (used && used < t->ratio) open += t->ratio - used;

@@ -108,11 +108,8 @@ void verify_bind_far(const struct verify *verify, struct call *call, const char 
 /* The type's rules with its indexer's dim and row format. */
 struct ref_type verify_index(const struct verify *verify, const struct subject *subject);
 
-/*
- * The tensor cores' arithmetic that a kernel of a target meets: on a GPU the device's; the executor
- * follows the module's target.
- */
-struct ref_tensor_core verify_core(const struct verify *verify, const char *target);
+/* The arithmetic of the device's tensor cores, whatever the module's target is. */
+struct ref_tensor_core verify_core(const struct verify *verify);
 
 /* The alignment a call wants of a pointer, at least 1. */
 uint32_t verify_align(const struct call *call, const char *name);

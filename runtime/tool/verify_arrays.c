@@ -12,12 +12,10 @@ uint32_t verify_align(const struct call *call, const char *name) {
     return 1;
 }
 
-struct ref_tensor_core verify_core(const struct verify *verify, const char *target) {
-    const struct session *session = verify->session;
+struct ref_tensor_core verify_core(const struct verify *verify) {
     char device[16];
-    snprintf(device, sizeof device, "sm_%d", kvf_device_capability(session->device));
-    bool real = kvf_driver_kind_of(session->driver) == KVF_DRIVER_CUDA;
-    return ref_tensor_core_of(real ? device : target);
+    snprintf(device, sizeof device, "sm_%d", kvf_device_capability(verify->session->device));
+    return ref_tensor_core_of(device);
 }
 
 bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,

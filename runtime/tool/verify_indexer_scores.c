@@ -229,7 +229,7 @@ bool verify_indexer_scores(struct verify *verify, const struct subject *subject)
     b->heads = subject->info->indexer_heads;
     b->k = b->index.block / b->index.ratio;
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
-    if (good) b->core = verify_core(verify, b->call.info.target);
+    if (good) b->core = verify_core(verify);
     good = good &&
            verify_place_create(verify, &b->call, "index", &b->index, b->k, PAGES, &b->keys) &&
            shapes(b) && numbers(b) && far_pages(b);
