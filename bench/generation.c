@@ -19,7 +19,7 @@
 #include "lib/same.h"
 #include "lib/twin.h"
 
-#define SPEC "examples/deepseek-v4-flash.lua"
+#define SPEC "examples/deepseek-v4-flash-ring.lua"
 
 enum { ROUNDS = 7, COMPILATIONS = 4 };
 
@@ -84,7 +84,7 @@ static bool run_round(struct generation *g) {
     bool good = build_bundle(g);
     for (int form = 0; good && form < TWIN_FORMS; form++) {
         generation_ptx(g, "nvrtc", form, ptx);
-        if (g->has_nvrtc)
+        if (g->has_nvrtc[form])
             good = twin_nvrtc((enum twin_form)form, &g->options, COMPILATIONS, ptx, g->core,
                               g->scratch, &g->nvrtc[form]);
         generation_ptx(g, "nvcc", form, ptx);
@@ -115,7 +115,7 @@ static void count_all(struct generation *g, enum count_tool tool) {
     g->count = count_run(tool, &process, g->scratch);
     for (int form = 0; form < TWIN_FORMS; form++)
         g->nvrtc_count[form] =
-            g->has_nvrtc ? count_compilation(g, tool, (enum twin_form)form) : NAN;
+            g->has_nvrtc[form] ? count_compilation(g, tool, (enum twin_form)form) : NAN;
 }
 
 /* ---- set up, and the order of it all ---- */
@@ -147,14 +147,16 @@ static bool warm_up(struct generation *g) {
 }
 
 static void find_tools(struct generation *g) {
-    g->has_nvrtc =
+    bool nvrtc =
         twin_nvrtc_version(&g->options, g->scratch, g->nvrtc_version, sizeof g->nvrtc_version);
+    bool headers = twin_has_headers(&g->options);
+    g->has_nvrtc[TWIN_HEADERS] = nvrtc && headers;
+    g->has_nvrtc[TWIN_PLAIN] = nvrtc;
     g->has_nvcc = process_find("nvcc", g->nvcc, sizeof g->nvcc);
     g->has_ptxas = process_find("ptxas", g->ptxas, sizeof g->ptxas);
-    if (g->has_nvrtc)
-        printf("NVRTC %s\n", g->nvrtc_version);
-    else
-        printf("No NVRTC: %s\n", g->nvrtc_version);
+    printf(nvrtc ? "NVRTC %s\n" : "No NVRTC: %s\n", g->nvrtc_version);
+    if (nvrtc && !headers)
+        printf("No cuda_fp8.h in %s: NVRTC without headers only.\n", g->options.include + 2);
     if (!g->has_nvcc) printf("No nvcc.\n");
 }
 
@@ -168,12 +170,13 @@ static void print_head(const struct generation *g, enum count_tool tool) {
 /* False only if the twin is known to compute something else. */
 static bool compare_bytes(const struct generation *g) {
     static const char *const compilers[] = {"nvrtc", "nvcc"};
-    bool equal = true, has[] = {g->has_nvrtc, g->has_nvcc};
+    bool equal = true;
     char ours[192], theirs[128], said[600];
     (void)snprintf(ours, sizeof ours, "%s/%s.%s.ptx", g->bundle, GENERATION_TYPE, GENERATION_ARCH);
     printf("\nThe same bytes? Both PTX texts on the executor\n");
     for (int i = 0; i < 2; i++)
-        for (int form = 0; has[i] && form < TWIN_FORMS; form++) {
+        for (int form = 0; form < TWIN_FORMS; form++) {
+            if (!(i ? g->has_nvcc : g->has_nvrtc[form])) continue;
             generation_ptx(g, compilers[i], form, theirs);
             struct same_kernel kernels[2] = {{ours, "kvf_" GENERATION_TYPE "_" GENERATION_KERNEL},
                                              {theirs, TWIN_ENTRY}};

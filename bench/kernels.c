@@ -18,7 +18,7 @@
 #include "lib/process.h"
 #include "lib/sample.h"
 
-#define SPEC "examples/deepseek-v4-flash.lua"
+#define SPEC "examples/deepseek-v4-flash-ring.lua"
 
 enum { ROUNDS = 5, MAX_TEMPLATES = 64 };
 

@@ -134,7 +134,7 @@ static void print_results(const char *name, const struct results *r) {
     print_row("  in the driver", &r->driver_wall, &r->driver_cpu);
     print_row("  apart from the driver", &r->own_wall, &r->own_cpu);
     printf("  kvf_library_load apart from the driver, CPU time: %.3f ms, at most %d: %s\n", own,
-           MS_TARGET, own <= MS_TARGET ? "met" : "MISSED");
+           MS_TARGET, own <= (double)MS_TARGET ? "met" : "MISSED");
 }
 
 /* False if something broke; no driver of that kind is not that. */
@@ -149,8 +149,7 @@ static bool measure(const char *name, kvf_driver_kind kind, const char *path, co
     }
     wrap(driver);
     struct results *results = calloc(1, sizeof *results);
-    kvf_status status =
-        results ? kvf_device_open(driver, 0, &device, &error) : KVF_ERROR_MEMORY;
+    kvf_status status = results ? kvf_device_open(driver, 0, &device, &error) : KVF_ERROR_MEMORY;
     if (status == KVF_OK) {
         for (int i = 0; i < rounds && status == KVF_OK; i++)
             status = run_round(device, directory, results, &error);
@@ -170,7 +169,7 @@ int main(int argc, char **argv) {
     char directory[512], fake[512];
     int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : ROUNDS;
     if (!build) build = "build";
-    (void)snprintf(directory, sizeof directory, "%s/deepseek-v4-flash", build);
+    (void)snprintf(directory, sizeof directory, "%s/deepseek-v4-flash-ring", build);
     (void)snprintf(fake, sizeof fake, "%s/tests/fake/libcuda.so.1", build);
     if (rounds < 1 || rounds > SAMPLE_MAX) {
         fprintf(stderr, "load: between 1 and %d rounds\n", SAMPLE_MAX);

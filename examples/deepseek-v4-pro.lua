@@ -2,12 +2,12 @@
 -- sparse and heavily compressed layers take turns; only the draft layer is a plain sliding window.
 local kv = require "kvforge"
 
-local latent = { head_dim = 512, rope_dim = 64, window = 128, format = "fp8_token" }
+local latent = { head_dim = 512, rope_dim = 64, window = 128, format = "fp8_ds_mla" }
 local long = kv.yarn { theta = 160000, factor = 16, original = 65536, beta_fast = 32, beta_slow = 1 }
 
 return kv.model {
   name = "deepseek-v4-pro", heads = 128, block = 128, drafts = 0, max_positions = 1048576,
-  window_mode = "ring",
+  window_mode = "paged",
   targets = { "sm_90" },
   types = {
     swa = kv.layer_type { latent, ratio = 0, rope = kv.rope { theta = 10000 } },

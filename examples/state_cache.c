@@ -5,13 +5,13 @@
  * Sizes and launches come from the bundle's header. Your program would link libcuda for memory and
  * copies; this one takes them from the driver that the library chose, a GPU's or the executor.
  */
-#include "deepseek-v4-flash.h"
+#include "deepseek-v4-flash-ring.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DIM = DEEPSEEK_V4_FLASH_SWA_HEAD_DIM, ROPE = DEEPSEEK_V4_FLASH_SWA_ROPE_DIM };
+enum { DIM = DEEPSEEK_V4_FLASH_RING_SWA_HEAD_DIM, ROPE = DEEPSEEK_V4_FLASH_RING_SWA_ROPE_DIM };
 enum { TOKENS = 8, REQUESTS = 2, SLOTS = 4, POSITIONS = 64, LAYER = 0 };
 static kvf_error error;
 static void *cuda;
@@ -56,19 +56,19 @@ int main(int argc, char **argv) {
     kvf_device *device;
     kvf_library *library;
     kvf_cache *cache;
-    deepseek_v4_flash_kernels kernels;
-    struct kvf_deepseek_v4_flash_swa_swa_write_params write = {
+    deepseek_v4_flash_ring_kernels kernels;
+    struct kvf_deepseek_v4_flash_ring_swa_swa_write_params write = {
         .tokens = TOKENS, .requests = REQUESTS, .slots = SLOTS, .positions = POSITIONS};
-    struct kvf_deepseek_v4_flash_swa_state_reset_params reset = {
+    struct kvf_deepseek_v4_flash_ring_swa_state_reset_params reset = {
         .count = 1, .slots = SLOTS, .layers = 1};
 
     /* Open, load every kernel, seal; then the memory of four requests at all layers. */
-    check(kvf_bundle_open(argc > 1 ? argv[1] : "build/deepseek-v4-flash", &bundle, &error));
+    check(kvf_bundle_open(argc > 1 ? argv[1] : "build/deepseek-v4-flash-ring", &bundle, &error));
     check(kvf_driver_open(KVF_DRIVER_AUTO, NULL, &driver, &error));
     use_cuda(driver);
     check(kvf_device_open(driver, 0, &device, &error));
     check(kvf_library_load(device, bundle, NULL, NULL, &library, &error));
-    check(deepseek_v4_flash_find(library, &kernels, &error));
+    check(deepseek_v4_flash_ring_find(library, &kernels, &error));
     check(kvf_cache_create(library, &(kvf_cache_options){.slots = SLOTS}, NULL, &cache, &error));
 
     /* The batch: five tokens of one request and three of the other, from position 0. */
@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
 
     ARRAY(write, swa_fp8), ARRAY(write, swa_rope), ARRAY(write, swa_inv);
     ARRAY(write, swa_pos), ARRAY(write, swa_head);
-    check(deepseek_v4_flash_swa_swa_write(&kernels, NULL, &write, &error));
+    check(deepseek_v4_flash_ring_swa_swa_write(&kernels, NULL, &write, &error));
 
     /* What does the third row of the second request's ring hold? A copy waits for the kernel. */
     kvf_address third = write.swa_pos + (uint64_t)slot[1] * write.swa_pos_stride + 2 * 4;
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
 
     /* The first request ends: its slot becomes as new in the layer used, and is given back. */
     ARRAY(reset, swa_pos), ARRAY(reset, swa_head);
-    check(deepseek_v4_flash_swa_state_reset(&kernels, NULL, &reset, &error));
+    check(deepseek_v4_flash_ring_swa_state_reset(&kernels, NULL, &reset, &error));
     check_cuda(CUDA("cuMemcpyDtoH_v2", void *, kvf_address, size_t)(&stored, reset.swa_pos, 4));
     check(kvf_slot_release(cache, slot[0], &error));
     printf("slot %d is as new (%d), %u slots are free\n", slot[0], stored, kvf_slots_free(cache));

@@ -3,11 +3,11 @@
 -- as everywhere: rows of a block and what one compresses to are then tested at their real sizes.
 local kv = require "kvforge"
 
-local latent = { head_dim = 128, rope_dim = 64, window = 16, format = "fp8_token" }
+local latent = { head_dim = 128, rope_dim = 64, window = 16, format = "fp8_ds_mla" }
 
 return kv.model {
   name = "tiny", heads = 8, block = 128, drafts = 2, max_positions = 4096,
-  window_mode = "ring",
+  window_mode = "paged",
   targets = { "sm_90" },
   types = {
     swa = kv.layer_type { latent, ratio = 0, rope = kv.rope { theta = 10000 } },

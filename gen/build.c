@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MAX_SPEC      (1 << 20)
-#define USUAL_PASSES  "function(sroa,early-cse,instcombine<max-iterations=2;no-verify-fixpoint>,simplifycfg)"
+#define USUAL_PASSES  "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg)"
 
 
 struct build {

@@ -8,6 +8,8 @@
  *  - Objects may be used from several threads at once for reading (kernels, layouts, launches);
  *    functions marked "one thread at a time" need the caller's lock per object.
  *  - All sizes, strides and offsets are bytes. Device addresses are 64-bit integers.
+ *  - Objects are closed in the reverse order of their making: cache, library, device, driver; a
+ *    bundle after the libraries made from it. Closing null does nothing.
  */
 #ifndef KVFORGE_H
 #define KVFORGE_H
@@ -75,7 +77,13 @@ typedef struct kvf_driver kvf_driver;
 
 /*
  * Open a driver by dlopen and resolve its symbols. `path` names a library to use instead of the
- * usual places, or is null. The executor is looked for beside the library, then in KVF_EXECUTOR.
+ * usual places, or is null. The executor is looked for beside the library (../executor,
+ * ../lib/kvforge, kvforge; relative to the shared library, or to the program that holds the static
+ * one), then in the file that the environment variable KVF_EXECUTOR names.
+ *
+ * AUTO falls back to the executor only where there is no driver or no device (the stub library
+ * counts as none); a real driver that is too old is KVF_ERROR_OLD_DRIVER. Any thread; a driver that
+ * was opened once stays mapped for the life of the process.
  */
 KVF_API kvf_status kvf_driver_open(kvf_driver_kind kind, const char *path, kvf_driver **out,
                                    kvf_error *error);
@@ -89,7 +97,11 @@ KVF_API int kvf_driver_version(const kvf_driver *driver);
 
 typedef struct kvf_bundle kvf_bundle;
 
-/* Read and check a bundle's manifest and every module's digest. No driver is needed. */
+/*
+ * Read and check a bundle's manifest and every module's digest. No driver is needed. The directory
+ * may come from a stranger: its files are read only as plain files in it, never through links.
+ * Everything is kept in memory, so the directory may change or vanish later. Any thread.
+ */
 KVF_API kvf_status kvf_bundle_open(const char *directory, kvf_bundle **out, kvf_error *error);
 /*
  * The same from memory, for bundles that are compiled into a program. Names are as in the
@@ -104,8 +116,7 @@ KVF_API kvf_status kvf_bundle_open_memory(const kvf_file *files, uint32_t count,
                                           kvf_error *error);
 KVF_API void kvf_bundle_close(kvf_bundle *bundle);
 
-/* A layer type, by value; see docs/manifest.md for each word. Strings live as long as the bundle.
- */
+/* A layer type; see docs/manifest.md for each word. Strings live as long as the bundle. */
 typedef struct kvf_type_info {
     const char *name, *format;
     uint32_t head_dim, rope_dim, nope_dim, window, ring, ratio, k;
@@ -160,9 +171,14 @@ KVF_API kvf_status kvf_library_load(kvf_device *device, const kvf_bundle *bundle
                                     kvf_error *error);
 KVF_API void kvf_library_unload(kvf_library *library);
 
-/* Find a kernel: `type` is a layer type's name ("csa"), `kernel` the job ("swa_write"). */
+/*
+ * Find a kernel: `type` is a layer type's name ("csa") or "common", `kernel` the job ("swa_write").
+ * Any thread. kvf_library_kernel_at goes through all of them: KVF_ERROR_NOT_FOUND beyond the last.
+ */
 KVF_API kvf_status kvf_library_kernel(const kvf_library *library, const char *type,
                                       const char *kernel, const kvf_kernel **out, kvf_error *error);
+KVF_API kvf_status kvf_library_kernel_at(const kvf_library *library, uint32_t index,
+                                         const kvf_kernel **out);
 
 typedef struct kvf_kernel_info {
     const char *type, *name, *entry, *target;
@@ -190,16 +206,23 @@ KVF_API kvf_status kvf_kernel_param(const kvf_kernel *kernel, uint32_t index, kv
 
 /*
  * Launch on `stream`. `params` is the parameter struct of the generated header and `bytes` its
- * size. Checked against the manifest: the size, pointers that are null or misaligned, the grid
- * against the device's limits. An empty grid succeeds without reaching the driver.
+ * size. Checked against the manifest: the size, pointers that are null or misaligned, values above
+ * their largest, the grid against the device's limits. An empty grid succeeds without reaching the
+ * driver. Any thread; allowed while the stream is being captured. What the kernel itself does wrong
+ * shows in a later call, as the driver's own error.
+ *
+ * Order of one forward step of a layer, which the kernels rely on: (rows_copy, for chunks longer
+ * than drafts + 1 tokens,) swa_write, compress (main, then indexer), tail_append, q_norm_rope, the
+ * indexer's query, scores and topk, the lists, attn, inverse_rope.
  */
 KVF_API kvf_status kvf_launch(const kvf_kernel *kernel, kvf_stream stream, const void *params,
                               size_t bytes, kvf_error *error);
 
 /*
  * Fill `out[positions][rope_dim]` with the type's RoPE table on the host: cosines of the pairs,
- * then sines, fp32, with YaRN where the spec has it. Frequencies base^(-2i/rope_dim); angles in
- * double.
+ * then sines, fp32, with YaRN where the spec has it. Frequencies base^(-2i/rope_dim), rounded to
+ * fp32 as models keep them; angles in double. KVF_ERROR_LIMIT beyond the model's max_positions.
+ * A million positions of 64 dims take about half a second. Any thread.
  */
 KVF_API kvf_status kvf_rope_table(const kvf_bundle *bundle, uint32_t type, uint32_t positions,
                                   float *out, kvf_error *error);
@@ -208,8 +231,7 @@ KVF_API kvf_status kvf_rope_table(const kvf_bundle *bundle, uint32_t type, uint3
 
 typedef struct kvf_cache kvf_cache;
 
-/* Bytes a state cache of `slots` request slots takes: all types, all layers, draft layers included.
- */
+/* Bytes a state cache of `slots` slots takes: all types, all layers, draft layers included. */
 KVF_API kvf_status kvf_layout_bytes(const kvf_bundle *bundle, uint32_t slots, uint64_t *out,
                                     kvf_error *error);
 
@@ -220,8 +242,10 @@ typedef struct kvf_cache_options {
 } kvf_cache_options;
 
 /*
- * Create the cache and set every array to its initial value, in the order of `stream`. Memory the
- * caller gave stays the caller's; memory the library allocated is freed by kvf_cache_destroy.
+ * Create the cache and set every array to its initial value, in the order of `stream`; refused
+ * while the stream is being captured. Memory the caller gave stays the caller's; memory the library
+ * allocated is freed by kvf_cache_destroy, which then waits for the device, as the driver's
+ * cuMemFree does. The library must outlive the cache.
  */
 KVF_API kvf_status kvf_cache_create(const kvf_library *library, const kvf_cache_options *options,
                                     kvf_stream stream, kvf_cache **out, kvf_error *error);
@@ -242,11 +266,19 @@ typedef struct kvf_array {
 KVF_API kvf_status kvf_cache_array(const kvf_cache *cache, uint32_t layer, const char *name,
                                    kvf_array *out, kvf_error *error);
 
-/* Take a free request slot (the lowest), or give one back. One thread at a time. A slot that is not
- * taken cannot be released: KVF_ERROR_STATE. Its arrays are reset by the state_reset kernel. */
+/*
+ * Take a free request slot (the lowest), or give one back. One thread at a time. A slot that is not
+ * taken cannot be released: KVF_ERROR_STATE. Its arrays are reset by the state_reset kernel.
+ */
 KVF_API kvf_status kvf_slot_acquire(kvf_cache *cache, int32_t *slot, kvf_error *error);
 KVF_API kvf_status kvf_slot_release(kvf_cache *cache, int32_t slot, kvf_error *error);
 KVF_API uint32_t kvf_slots_free(const kvf_cache *cache);
+/*
+ * Check a batch's slots before it is sent to the device: each must be -1 (padding) or taken.
+ * KVF_ERROR_ARGUMENT for one out of range, KVF_ERROR_STATE for one that is free.
+ */
+KVF_API kvf_status kvf_slots_check(const kvf_cache *cache, const int32_t *slots, uint32_t count,
+                                   kvf_error *error);
 
 /* ---- the pool ----
  *

@@ -195,3 +195,11 @@ kvf_status kvf_library_kernel(const kvf_library *library, const char *type, cons
     error_kernel(error, type, kernel);
     return KVF_ERROR_NOT_FOUND;
 }
+
+kvf_status kvf_library_kernel_at(const kvf_library *library, uint32_t index,
+                                 const kvf_kernel **out) {
+    if (!library || !out) return KVF_ERROR_ARGUMENT;
+    if (index >= library->kernel_count) return KVF_ERROR_NOT_FOUND;
+    *out = &library->kernels[index];
+    return KVF_OK;
+}

@@ -21,6 +21,9 @@ local function over_quad(x, combine)
   return x
 end
 
+-- What the four lanes of a row have in common, stored by the first.
+local function store_once(w, at, value) when(w.column:eq(0), function() at:store(value) end) end
+
 -- Where a warp stands: `group` of heads, `quarter` within it, the lane's fragment row and column.
 local function place_of_warp()
   local lane = lane_id()
@@ -126,7 +129,7 @@ return kernel {
           local live = gather.is_row(list, total, position)
           x[r][c] = live:select(s[2 * (r - 1) + c] * scale, -math.huge)
         end
-        maxima:at(head[r] * 4 + w.quarter):store(over_quad(max(x[r][1], x[r][2]), max))
+        store_once(w, maxima:at(head[r] * 4 + w.quarter), over_quad(max(x[r][1], x[r][2]), max))
       end
       barrier()
       local alpha = {}
@@ -138,7 +141,7 @@ return kernel {
         m[r]:set(most)
         alpha[r] = exp2.exp2(before - base)
         local weights = { exp2.exp2(x[r][1] - base), exp2.exp2(x[r][2] - base) }
-        sums:at(head[r] * 4 + w.quarter):store(over_quad(weights[1] + weights[2], sum))
+        store_once(w, sums:at(head[r] * 4 + w.quarter), over_quad(weights[1] + weights[2], sum))
         probs:at(head[r] * p_stride + w.quarter * 8 + w.column)
           :store { weights[1]:to(bf16), weights[2]:to(bf16) }
         for j = 1, n_tiles do

@@ -42,7 +42,7 @@ return kernel {
     for d = 1, DIMS do acc[d] = variable(f32, 0.0) end
     loop(u32, 0, p.splits, 1, function(i)
       local m, l = p.part_m:at(part(i)):load(), p.part_l:at(part(i)):load()
-      when(m:ne(-math.huge), function()
+      when(l:ne(0.0), function()
         local factor = exp2.exp2(m - base)
         sum:set(sum:get() + l * factor)
         rows_sum:set(rows_sum:get() + l * exp2.exp2(m - rows_base))
@@ -60,8 +60,7 @@ return kernel {
     if narrow then when(busy, store) else store() end
     when(thread_id():eq(0), function()
       local lse = (of_rows + exp2.log2(rows_sum:get())) * exp2.LN2
-      p.lse:at(token:to(u64) * p.heads:to(u64) + head:to(u64))
-        :store(of_rows:eq(-math.huge):select(-math.huge, lse))
+      p.lse:at(token:to(u64) * p.heads:to(u64) + head:to(u64)):store(lse)
     end)
   end,
 }

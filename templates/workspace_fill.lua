@@ -30,6 +30,8 @@ return kernel {
   name = "workspace_fill",
   job = "each request's last window - 1 rows before the launch, into the workspace",
   block = 32 * ROWS,
+  -- A window of one token has nothing before the launch.
+  variants = function(T) return T.window > 1 and { { name = "workspace_fill" } } or {} end,
   grid = function(T) return { per("requests"), (T.window - 1 + ROWS - 1) // ROWS } end,
 
   params = function(T) return {
@@ -44,11 +46,10 @@ return kernel {
     local first = p.cu_tokens:at(request):load():to(u32)
     local end_ = p.cu_tokens:at(request):at(1):load():to(u32)
     return_if(i:ge(T.window - 1) | first:ge(end_) | end_:gt(p.tokens))
-    -- Both tests: a difference from the least integers comes out positive.
-    local before = p.position:at(first):load()
-    local position = before - (T.window - 1) + i:to(i32)
-    return_if(before:lt(0) | position:lt(0))
-    local from, found = window.mode(T).find(T, p, request, position:to(u32))
+    -- Padding is below 0 as well. Nothing is subtracted before the test: it would wrap.
+    local start, back = p.position:at(first):load(), const(i32, T.window - 1) - i:to(i32)
+    return_if(start:lt(back))
+    local from, found = window.mode(T).find(T, p, request, (start - back):to(u32))
     return_if(~found)
     local to = window.workspace_row(T, p, first + request * (T.window - 1) + i)
     for _, field in ipairs(T.place.window.fields) do copy_field(from, to, field.name) end

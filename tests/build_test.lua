@@ -101,14 +101,14 @@ for _, name in ipairs(examples) do reproducible(name) end
 if shell.find("ptxas") then
   for _, name in ipairs(examples) do assembles("examples/" .. name .. ".lua", name) end
   for _, name in ipairs(examples) do
-    assembles(variant(name, '"fp8_token"', '"bf16"'), name .. " with bf16 rows")
+    assembles(variant(name, '"fp8_ds_mla"', '"bf16"'), name .. " with bf16 rows")
   end
 else
   tap.skip(6, "no ptxas here")
 end
 
 local flash = dir .. "/flash"
-kvforge(("build examples/deepseek-v4-flash.lua -o %s"):format(flash))
+kvforge(("build examples/deepseek-v4-flash-ring.lua -o %s"):format(flash))
 for _, type_name in ipairs { "csa", "hca", "swa" } do
   wide(shell.read(("%s/%s.sm_90.ptx"):format(flash, type_name)), ("kvf_%s_swa_write"):format(type_name))
 end
@@ -122,7 +122,7 @@ shell.run(("echo x > %s/file"):format(dir))
 local status, output = kvforge(("build examples/tiny.lua -o %s/file"):format(dir))
 tap.ok(status == 1 and output:find("is not a directory", 1, true), "a file in the way is refused")
 tap.is((kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))), 0, "an older bundle is replaced")
-tap.ok(shell.exists(flash .. "/tiny.h") and not shell.exists(flash .. "/deepseek-v4-flash.h"),
+tap.ok(shell.exists(flash .. "/tiny.h") and not shell.exists(flash .. "/deepseek-v4-flash-ring.h"),
   "and nothing of it is left")
 status, output = kvforge(("build examples/tiny.lua -o %s/no/such/place"):format(dir))
 tap.ok(status == 1 and output:find("cannot create a directory beside", 1, true),

@@ -59,7 +59,7 @@ local function refuses(name, changes, ...)
   refused(name, config(changes), ...)
 end
 
-tap.plan(46)
+tap.plan(47)
 
 -- ---- the real one ----
 
@@ -93,8 +93,11 @@ M = model { compress_ratios = { 128, 128, 4, 128, 4, 0 } }
 tap.is(table.concat(M.layers, " "), "hca hca csa hca csa", "the first layers may be compressed (Pro)")
 tap.is(type_of(M, "swa").layers .. " " .. type_of(M, "swa").draft_layers, "0 1",
   "window layers only as drafts")
-M = model({ sliding_window = 8, head_dim = 64, qk_rope_head_dim = 16, index_head_dim = 32 })
+M = model({ sliding_window = 8, head_dim = 64, qk_rope_head_dim = 16, index_head_dim = 32 },
+  { format = "fp8_token" })
 tap.is(M and type_of(M, "csa").bytes.row, 48 + 32 + 4, "a shrunken model imports")
+refuses("rows a format cannot hold are refused by its name",
+  { head_dim = 64, qk_rope_head_dim = 16, index_head_dim = 32 }, "fp8_ds_mla", "multiple")
 M = model({ compress_ratios = { 8, 16, 4, 128, 0 }, num_nextn_predict_layers = 0 })
 tap.is(M and M.types[1].name .. M.types[2].name .. M.types[4].name, "c16c8hca", "other ratios import")
 M = model { compress_ratios = { 0, 4, 256, 4, 256, 0 } }

@@ -20,13 +20,19 @@
 static const struct ref_type type = {.format = REF_BF16, .head_dim = DIM, .rope_dim = 16};
 
 static struct {
-    uint8_t window[PAGES][RING * DIM * 2 + 32], compressed[PAGES * 8][K * DIM * 2];
-    uint16_t q[HEADS * DIM];
+    uint16_t window[PAGES][RING + 1][DIM]; /* a row between the pages that nothing may touch */
+    uint16_t compressed[PAGES * 8][K][DIM];
+    uint16_t q[HEADS][DIM];
     int32_t rows[LIST], window_count, entry_count;
     float part_o[SPLITS][HEADS][DIM], part_m[SPLITS][HEADS], part_l[SPLITS][HEADS];
     float sink[HEADS], lse[HEADS];
-    uint16_t out[HEADS * DIM];
+    uint16_t out[HEADS][DIM];
 } now;
+
+/* Equal to the last bit, zeros and NaNs included. */
+static bool equal(const void *a, const void *b, size_t bytes) {
+    return !memcmp(a, b, bytes);
+}
 
 static uint32_t state = 1;
 
@@ -49,8 +55,8 @@ static struct ref_attn attn_args(uint32_t splits, uint32_t split_rows) {
         .rows = now.rows,
         .window_count = &now.window_count,
         .entry_count = &now.entry_count,
-        .window = {.plane = {{now.window[0], sizeof now.window[0]}}, .rows = RING},
-        .compressed = {.plane = {{now.compressed[0], sizeof now.compressed[0]}}, .rows = K},
+        .window = {.plane = {{(uint8_t *)now.window, sizeof now.window[0]}}, .rows = RING},
+        .compressed = {.plane = {{(uint8_t *)now.compressed, sizeof now.compressed[0]}}, .rows = K},
         .part_o = now.part_o[0][0],
         .part_m = now.part_m[0],
         .part_l = now.part_l[0],
@@ -80,10 +86,8 @@ static void attend(uint32_t splits, uint32_t split_rows) {
 /* The place of list position `at`: row `number` of the window or of the compressed place. */
 static uint16_t *row_at(uint32_t at) {
     uint32_t number = (uint32_t)now.rows[at];
-    uint8_t *row = at < (uint32_t)now.window_count
-                       ? now.window[number / RING] + number % RING * DIM * 2
-                       : now.compressed[number / K] + number % K * DIM * 2;
-    return (uint16_t *)(void *)row;
+    return at < (uint32_t)now.window_count ? now.window[number / RING][number % RING]
+                                           : now.compressed[number / K][number % K];
 }
 
 /* NaN in every row; random values in those that a list of random, distinct rows names. */
@@ -98,17 +102,17 @@ static void fill(int32_t window, int32_t entries) {
                                              : 0x7fffffff;
     for (uint32_t i = 0; i < (uint32_t)(window + entries); i++)
         for (uint32_t d = 0; d < DIM; d++) row_at(i)[d] = ref_bf16(uniform());
-    for (uint32_t i = 0; i < HEADS * DIM; i++) now.q[i] = ref_bf16(4 * uniform());
+    for (uint32_t i = 0; i < HEADS * DIM; i++) now.q[i / DIM][i % DIM] = ref_bf16(4 * uniform());
     for (uint32_t h = 0; h < HEADS; h++) now.sink[h] = -INFINITY;
 }
 
 static float out_value(uint32_t head, uint32_t d) {
-    return ref_bf16_value(now.out[head * DIM + d]);
+    return ref_bf16_value(now.out[head][d]);
 }
 
 static bool all_out(float want) {
     for (uint32_t i = 0; i < HEADS * DIM; i++)
-        if (now.out[i] != ref_bf16(want)) return false;
+        if (now.out[i / DIM][i % DIM] != ref_bf16(want)) return false;
     return true;
 }
 
@@ -118,7 +122,8 @@ static void by_hand(void) {
     fill(1, 0);
     attend(1, 64);
     bool copied = true;
-    for (uint32_t i = 0; i < HEADS * DIM; i++) copied &= now.out[i] == row_at(0)[i % DIM];
+    for (uint32_t i = 0; i < HEADS * DIM; i++)
+        copied &= now.out[i / DIM][i % DIM] == row_at(0)[i % DIM];
     ok(copied, "one row without a sink is the result");
 
     fill(20, 30);
@@ -142,7 +147,7 @@ static void by_hand(void) {
     /* Scores 0 and ln 3 (after the scale of 1/8): weights 1/4 and 3/4. */
     fill(2, 0);
     memset(now.q, 0, sizeof now.q);
-    for (uint32_t h = 0; h < HEADS; h++) now.q[h * DIM] = ref_bf16(1);
+    for (uint32_t h = 0; h < HEADS; h++) now.q[h][0] = ref_bf16(1);
     for (uint32_t d = 0; d < DIM; d++) row_at(0)[d] = row_at(1)[d] = 0;
     row_at(1)[0] = ref_bf16(8 * logf(3)); /* 8.8125, rounded */
     row_at(1)[9] = ref_bf16(1);
@@ -156,8 +161,7 @@ static void by_hand(void) {
 static double score_of(uint32_t head, uint32_t at) {
     double sum = 0;
     for (uint32_t d = 0; d < DIM; d++)
-        sum +=
-            (double)ref_bf16_value(now.q[head * DIM + d]) * (double)ref_bf16_value(row_at(at)[d]);
+        sum += (double)ref_bf16_value(now.q[head][d]) * (double)ref_bf16_value(row_at(at)[d]);
     return sum * .125;
 }
 
@@ -235,7 +239,7 @@ static bool same_order(uint32_t head, uint32_t length, const char *target) {
         uint16_t weight[32], column[32];
         for (uint32_t i = 0; i < 32; i++) {
             bool there = first + i < length;
-            s[i] = there ? ref_mma_dot(core, now.q + head * DIM, row_at(first + i), DIM, 0) *
+            s[i] = there ? ref_mma_dot(core, now.q[head], row_at(first + i), DIM, 0) *
                                (.125f * 0x1.715476p+0f)
                          : -INFINITY;
             most = fmaxf(most, s[i]);
@@ -253,7 +257,7 @@ static bool same_order(uint32_t head, uint32_t length, const char *target) {
         }
         m = next;
     }
-    return !memcmp(o, now.part_o[0][head], sizeof o) && m == now.part_m[0][head] &&
+    return equal(o, now.part_o[0][head], sizeof o) && m == now.part_m[0][head] &&
            l == now.part_l[0][head];
 }
 
@@ -292,8 +296,10 @@ static void nothing_left_behind(void) {
     args.part_o = o[0][0];
     args.part_m = m[0];
     args.part_l = l[0];
-    for (int32_t i = 0; i < 32; i++)
-        memset(now.window[rows[0][i] / RING] + rows[0][i] % RING * DIM * 2, 0xff, 2 * DIM);
+    for (uint32_t i = 0; i < 32; i++) {
+        uint32_t number = (uint32_t)rows[0][i];
+        memset(now.window[number / RING][number % RING], 0xff, sizeof now.window[0][0]);
+    }
     ref_attn(&type, &args);
     bool clean = true;
     for (uint32_t i = 0; i < DIM; i++) clean &= o[1][0][i] == ref_bf16_value(row_at(1)[i]);
@@ -313,17 +319,17 @@ static void splits_are_lists(void) {
     now.window_count = 0;
     now.entry_count = 64;
     attend(4, 64);
-    ok(!memcmp(o, now.part_o[0], sizeof o) && !memcmp(m, now.part_m[0], sizeof m) &&
-           !memcmp(l, now.part_l[0], sizeof l),
+    ok(equal(o, now.part_o[0], sizeof o) && equal(m, now.part_m[0], sizeof m) &&
+           equal(l, now.part_l[0], sizeof l),
        "a split is what its rows alone give");
     uint8_t untouched[sizeof now.part_o[1]];
     memset(untouched, 0xff, sizeof untouched);
-    ok(!memcmp(now.part_o[1], untouched, sizeof untouched), "an empty split writes no values");
+    ok(equal(now.part_o[1], untouched, sizeof untouched), "an empty split writes no values");
     ok(now.part_m[1][0] == -INFINITY && now.part_l[1][0] == 0, "but that it is empty");
 }
 
 static void masked_rows(void) {
-    uint16_t out[HEADS * DIM];
+    uint16_t out[HEADS][DIM];
     float lse[HEADS];
     fill(24, 90);
     attend(2, 64);
@@ -332,7 +338,7 @@ static void masked_rows(void) {
     for (uint32_t i = 114; i < 160; i++) now.rows[i] = -1;
     now.entry_count = 136;
     attend(4, 64);
-    ok(!memcmp(out, now.out, sizeof out) && !memcmp(lse, now.lse, sizeof lse),
+    ok(equal(out, now.out, sizeof out) && equal(lse, now.lse, sizeof lse),
        "rows -1 behind a list change nothing");
     for (uint32_t i = 0; i < 160; i++) now.rows[i] = -1;
     attend(4, 64);
@@ -348,21 +354,21 @@ static void not_numbers(void) {
     fill(40, 0);
     row_at(7)[5] = 0x7f81;
     attend(1, 64);
-    ok(now.out[0] == 0x7fff && now.out[DIM + 9] == 0x7fff,
+    ok(now.out[0][0] == 0x7fff && now.out[1][9] == 0x7fff,
        "a NaN row's score is NaN, its weight too");
     ok(ref_bits(now.part_l[0][0]) == 0x7fffffff, "the sum is the NaN");
     fill(40, 0);
     now.sink[1] = NAN;
     attend(1, 64);
-    ok(isfinite(out_value(0, 3)) && now.out[DIM + 3] == 0x7fff, "a NaN sink is its head's only");
+    ok(isfinite(out_value(0, 3)) && now.out[1][3] == 0x7fff, "a NaN sink is its head's only");
     fill(40, 0);
     for (uint32_t i = 0; i < 40; i++) row_at(i)[0] = ref_bf16(1);
     row_at(7)[0] = 0x7f80;
-    now.q[0] = ref_bf16(1);
-    now.q[DIM] = ref_bf16(-1);
+    now.q[0][0] = ref_bf16(1);
+    now.q[1][0] = ref_bf16(-1);
     attend(1, 64);
-    ok(now.part_m[0][0] == INFINITY && now.out[3] == 0x7fff, "a score of +infinity ends in NaN");
-    ok(now.out[DIM] == 0x7fff && isfinite(out_value(1, 3)),
+    ok(now.part_m[0][0] == INFINITY && now.out[0][3] == 0x7fff, "a score of +infinity ends in NaN");
+    ok(now.out[1][0] == 0x7fff && isfinite(out_value(1, 3)),
        "a score of -infinity has no weight, but 0 * infinity is NaN");
 }
 

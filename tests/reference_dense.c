@@ -76,13 +76,13 @@ static void make_inputs(void) {
     }
     for (uint32_t i = 0; i < DIM; i++) norm_weight[i] = 1 + uniform() / 4;
     for (uint32_t i = 0; i < 16 * 2 * DIM; i++) ape[i] = uniform();
-    fill(latent[0], TOKENS * DIM, 1);
-    fill(kv[0], TOKENS * 2 * DIM, 1);
-    fill(score[0], TOKENS * 2 * DIM, 2);
-    fill(ikv[0], TOKENS * 2 * IDIM, 1);
-    fill(iscore[0], TOKENS * 2 * IDIM, 2);
-    fill(q[0], TOKENS * HEADS * DIM, 1);
-    fill(iq[0], TOKENS * IHEADS * IDIM, 1);
+    fill(latent[0], sizeof latent / 2, 1);
+    fill(kv[0], sizeof kv / 2, 1);
+    fill(score[0], sizeof score / 2, 2);
+    fill(ikv[0], sizeof ikv / 2, 1);
+    fill(iscore[0], sizeof iscore / 2, 2);
+    fill(q[0], sizeof q / 2, 1);
+    fill(iq[0], sizeof iq / 2, 1);
 }
 
 static struct ref_batch batch_of(void) {
@@ -137,8 +137,8 @@ static void write_rows(const struct ref_type *type, enum ref_format index_format
                                     .format = type->format,
                                     .kv = (const uint8_t *)kv,
                                     .score = (const uint8_t *)score,
-                                    .kv_stride = 2 * wide * DIM,
-                                    .score_stride = 2 * wide * DIM,
+                                    .kv_stride = 2ull * wide * DIM,
+                                    .score_stride = 2ull * wide * DIM,
                                     .ape = ape,
                                     .norm_weight = norm_weight,
                                     .rope = rope[0],
@@ -158,7 +158,7 @@ static void write_rows(const struct ref_type *type, enum ref_format index_format
     compress.index = true;
     compress.kv = (const uint8_t *)ikv;
     compress.score = (const uint8_t *)iscore;
-    compress.kv_stride = compress.score_stride = 2 * wide * IDIM;
+    compress.kv_stride = compress.score_stride = 2ull * wide * IDIM;
     compress.place = key_place(type);
     ref_compress(type, &compress);
 }
@@ -264,8 +264,8 @@ static struct ref_dense_compressor compressor_of(const struct ref_type *type, bo
         .index = index,
         .kv = (const uint8_t *)(index ? ikv[0] : kv[0]),
         .score = (const uint8_t *)(index ? iscore[0] : score[0]),
-        .kv_stride = 2 * wide * dim,
-        .score_stride = 2 * wide * dim,
+        .kv_stride = 2ull * wide * dim,
+        .score_stride = 2ull * wide * dim,
         .ape = ape,
         .norm_weight = norm_weight,
         .rope = rope[0],
@@ -332,21 +332,20 @@ static const struct world {
     const char *name;
     enum ref_format format, index_format;
     uint32_t ratio;
-    bool overlap, indexer;
     enum ref_dtype state;
-    bool kv_norm, ape_on_write, before_norm, before_rope, hadamard;
+    bool overlap, indexer, kv_norm, ape_on_write, before_norm, before_rope, hadamard;
 } worlds[] = {
-    {"window only, bf16", REF_BF16, REF_FP8_INDEX, 0, false, false, REF_F32, false, false, false,
+    {"window only, bf16", REF_BF16, REF_FP8_INDEX, 0, REF_F32, false, false, false, false, false,
      false, false},
-    {"window only, fp8_token, norm", REF_FP8_TOKEN, REF_FP8_INDEX, 0, false, false, REF_F32, true,
+    {"window only, fp8_token, norm", REF_FP8_TOKEN, REF_FP8_INDEX, 0, REF_F32, false, false, true,
      false, false, true, false},
-    {"ratio 16, fp8_ds_mla", REF_FP8_DS_MLA, REF_FP8_INDEX, 16, false, false, REF_F32, true, true,
+    {"ratio 16, fp8_ds_mla", REF_FP8_DS_MLA, REF_FP8_INDEX, 16, REF_F32, false, false, true, true,
      true, true, false},
-    {"ratio 16, two planes, bf16 tails", REF_FP8_TWO_PLANE, REF_FP8_INDEX, 16, false, false,
-     REF_BFLOAT, true, false, false, false, false},
-    {"overlap, indexer fp8", REF_FP8_DS_MLA, REF_FP8_INDEX, 4, true, true, REF_F32, true, true,
+    {"ratio 16, two planes, bf16 tails", REF_FP8_TWO_PLANE, REF_FP8_INDEX, 16, REF_BFLOAT, false,
+     false, true, false, false, false, false},
+    {"overlap, indexer fp8", REF_FP8_DS_MLA, REF_FP8_INDEX, 4, REF_F32, true, true, true, true,
      true, true, false},
-    {"overlap, indexer fp4 with Hadamard", REF_FP8_TOKEN, REF_FP4_INDEX, 4, true, true, REF_BFLOAT,
+    {"overlap, indexer fp4 with Hadamard", REF_FP8_TOKEN, REF_FP4_INDEX, 4, REF_BFLOAT, true, true,
      true, true, true, true, true},
 };
 

@@ -92,7 +92,7 @@ static void bytes_of_index_rows(void) {
 static void numbers(void) {
     struct ref_type type = type_of(REF_FP8_DS_MLA, 128, 64);
     struct ref_place place = place_of(&type);
-    put(0, &place, 2 * 192, 0xff);
+    put(0, &place, (size_t)2 * 192, 0xff);
     put(0, &place, 2 * 192 + 1, 1);
     put(0, &place, 2 * 192 + 2, 0x7e);
     put(0, &place, 3 * 192 + 2 * 8, 127);

@@ -92,16 +92,21 @@ static void specials(void) {
     ok(equal(dot(hopper, far, none, 2, 0), 0x1p-20f), "a product of zero hides nothing");
 }
 
-/* One line of a file of recorded results: a | b | c | d, binary32 patterns in hex. */
+/* The next number of a line: a binary32 pattern in hex, after a bar or not. */
+static uint32_t next_bits(char **at) {
+    while (**at == ' ' || **at == '|') ++*at;
+    return (uint32_t)strtoul(*at, at, 16);
+}
+
+/* One line of a file of recorded results: a | b | c | d. */
 static bool read_line(FILE *file, uint32_t k, uint16_t *a, uint16_t *b, uint32_t *c, uint32_t *d) {
-    uint32_t bits;
-    for (uint32_t i = 0; i < 2 * k; i++) {
-        if (i == k) fscanf(file, " |");
-        if (fscanf(file, "%x", &bits) != 1) return false;
-        if (i < k) a[i] = (uint16_t)(bits >> 16);
-        if (i >= k) b[i - k] = (uint16_t)(bits >> 16);
-    }
-    return fscanf(file, " | %x | %x", c, d) == 2;
+    char line[1024], *at = line;
+    if (!fgets(line, sizeof line, file)) return false;
+    for (uint32_t i = 0; i < k; i++) a[i] = (uint16_t)(next_bits(&at) >> 16);
+    for (uint32_t i = 0; i < k; i++) b[i] = (uint16_t)(next_bits(&at) >> 16);
+    *c = next_bits(&at);
+    *d = next_bits(&at);
+    return true;
 }
 
 static void recorded(const char *name, struct ref_tensor_core core, uint32_t k) {

@@ -1,5 +1,8 @@
 /* Reading bundles: a good one, and every way of being bad that a file can have. */
 #include "bundle.h"
+
+#include <dirent.h>
+
 #include "fake/test_bundle.h"
 #include "tap.h"
 
@@ -269,6 +272,7 @@ static void test_contradictions(void) {
         {"types.0.state.3", "align", "3", "align is 3"},
         {"types.0.state.3", "align", "2", "less than an element's 4 bytes"},
         {"types.0.state.3", "name", "\"swa_inv\"", "a second time"},
+        {"types.0.state.1", "name", "\"swa_fp8\"", "a second time"},
         {"model", "window_mode", "\"rings\"", "window_mode is \"rings\""},
         {"model", "targets", "[\"sm_9\"]", "model.targets[0]"},
         {"", "layers", "[\"swa\",\"csa\",\"hca\"]", "layers[2] is \"hca\", which is no layer type"},
@@ -283,6 +287,9 @@ static void test_contradictions(void) {
         {"modules.0", "cubin", "{\"file\":\"../x\"}", "modules[0].cubin.file is \"../x\""},
         {"modules.0", "cubin", "{\"file\":\"x\",\"bytes\":1}",
          "modules[0].cubin.sha256 is missing"},
+        {"modules.0", "sha256",
+         "\"CBF59059d7001686107862df63448eb45c9ec9229c71c1a635a231351ea69f72\"",
+         "is not 64 lower-case hex digits"},
         {"modules.1", "type", "\"csa\"", "a second time"},
         {"modules.0.kernels.1", "name", "\"swa_write\"", "a second time"},
         {"modules.0.kernels.0", "params_bytes", "36", "the parameters make 40"},
@@ -509,6 +516,31 @@ static void test_directory(void) {
     ok(!bundle, "nothing was handed out");
 }
 
+/* Files and directories that this process has open. */
+static int open_files(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory)) count++;
+    if (directory) closedir(directory);
+    return count;
+}
+
+static void test_open_files(void) {
+    char directory[64], path[128];
+    kvf_bundle *bundle = NULL;
+    test_write_bundle(directory);
+    int before = open_files();
+    for (int i = 0; i < 3; i++) {
+        kvf_bundle_open(directory, &bundle, &error);
+        kvf_bundle_close(bundle);
+    }
+    snprintf(path, sizeof path, "%s/swa.sm_80.ptx", directory);
+    unlink(path);
+    for (int i = 0; i < 3; i++) kvf_bundle_open(directory, &bundle, &error);
+    is(open_files(), before, "no file stays open, whether the bundle is good or not");
+    test_remove_bundle(directory);
+}
+
 static void test_arguments(void) {
     kvf_bundle *bundle = NULL;
     uint32_t a, b;
@@ -519,10 +551,16 @@ static void test_arguments(void) {
     is(kvf_bundle_model(NULL, NULL), KVF_ERROR_ARGUMENT, "model of null");
     is(kvf_bundle_type(NULL, 0, NULL), KVF_ERROR_ARGUMENT, "type of null");
     is(kvf_bundle_layer(NULL, 0, &a, &b), KVF_ERROR_ARGUMENT, "layer of null");
+    json_t *manifest = test_manifest();
+    if (test_open(manifest, &bundle, &error) != KVF_OK) exit(1);
+    is(kvf_bundle_layer(bundle, 0, NULL, &b), KVF_ERROR_ARGUMENT, "layer's type nowhere to put");
+    is(kvf_bundle_layer(bundle, 0, &a, NULL), KVF_ERROR_ARGUMENT, "layer's number likewise");
+    kvf_bundle_close(bundle);
+    json_decref(manifest);
 }
 
 int main(void) {
-    tap_plan(119);
+    tap_plan(124);
     test_good();
     test_tree();
     test_contradictions();
@@ -532,6 +570,7 @@ int main(void) {
     test_changed_bytes();
     test_zero_byte();
     test_directory();
+    test_open_files();
     test_arguments();
     return tap_done();
 }

@@ -163,6 +163,27 @@ static void test_refused(void) {
     kvf_cache_destroy(NULL);
 }
 
+/* Paged windows without compression leave a type nothing to keep per request. */
+static void test_stateless(void) {
+    json_t *manifest = test_manifest();
+    test_set(manifest, "types.0", "state", json_array());
+    test_set(manifest, "types.1", "state", json_array());
+    kvf_bundle *other = NULL;
+    kvf_library *loaded = NULL;
+    kvf_cache *cache = NULL;
+    kvf_cache_options options = {.slots = 9};
+    ok(test_open(manifest, &other, &error) == KVF_OK &&
+           kvf_library_load(device, other, NULL, NULL, &loaded, &error) == KVF_OK,
+       "a bundle without state");
+    is(kvf_cache_create(loaded, &options, NULL, &cache, &error), KVF_OK, "has a cache");
+    ok(cache && kvf_cache_bytes(cache) == 0 && fake->memory == 0 && kvf_slots_free(cache) == 9,
+       "of no bytes and all slots");
+    kvf_cache_destroy(cache);
+    kvf_library_unload(loaded);
+    kvf_bundle_close(other);
+    json_decref(manifest);
+}
+
 /* Sizes near 2^64: one array of 2^40 bytes a slot, thousands of layers, 2^31 slots. */
 static void test_overflow(void) {
     json_t *manifest = test_manifest();
@@ -227,6 +248,19 @@ static void test_slots(void) {
     is(kvf_slot_release(NULL, 0, &error), KVF_ERROR_ARGUMENT, "nor a null cache");
     is(kvf_slot_acquire(cache, NULL, &error), KVF_ERROR_ARGUMENT, "nor a place to put it");
     is(kvf_slots_free(cache), 1, "one is free");
+    static const int32_t first[] = {0};
+    is(kvf_slot_release(cache, 0, &error), KVF_OK, "the first is given back");
+    is(kvf_slots_check(cache, first, 1, &error), KVF_ERROR_STATE, "and is then a free one");
+    is(kvf_slot_acquire(cache, &slot, &error), KVF_OK, "taken again");
+    static const int32_t batch[] = {5, -1, 0, 129, 130, 131};
+    static const int32_t below[] = {-2};
+    is(kvf_slots_check(cache, batch, 4, &error), KVF_OK, "taken slots and padding pass");
+    is(kvf_slots_check(cache, batch, 5, &error), KVF_ERROR_STATE, "a free slot does not");
+    contains(error.text, "entry 4: slot 130 is not taken", "");
+    is(kvf_slots_check(cache, batch + 5, 1, &error), KVF_ERROR_ARGUMENT, "nor one too high");
+    is(kvf_slots_check(cache, below, 1, &error), KVF_ERROR_ARGUMENT, "nor one below -1");
+    is(kvf_slots_check(cache, NULL, 1, &error), KVF_ERROR_ARGUMENT, "nor null");
+    is(kvf_slots_check(cache, NULL, 0, &error), KVF_OK, "an empty batch does");
     kvf_cache_destroy(cache);
 }
 
@@ -327,13 +361,14 @@ static void test_fill(void) {
 }
 
 int main(void) {
-    tap_plan(72);
+    tap_plan(85);
     open_all();
     test_owned(1);
     test_owned(3);
     test_owned(8);
     test_bound();
     test_refused();
+    test_stateless();
     test_overflow();
     test_arrays();
     test_slots();

@@ -35,6 +35,13 @@ for name, value in api:gmatch("#define (CU_LAUNCH_PARAM_%u[%u_]*) +%(%(void %*%)
   code[#code + 1] = ("_Static_assert(%s_AS_INT == %s, \"%s\");"):format(name, value, name)
 end
 
+-- Names of results, as driver_error.c has them for drivers that cannot be asked.
+local results = 0
+for value, name in shell.read("runtime/driver_error.c"):gmatch('{(%d+), KVF_%u[%u_]+,%s*"(CUDA_[%u_]+)"') do
+  results = results + 1
+  code[#code + 1] = ("_Static_assert((int)%s == %s, \"%s\");"):format(name, value, name)
+end
+
 -- Opaque types are the same structs.
 for our in api:gmatch("typedef struct %w+ %*(CU%w+);") do
   code[#code + 1] = ("_Static_assert(sizeof(%s) == sizeof(void *), \"%s\");"):format(our, our)
@@ -66,8 +73,9 @@ local function compiles(lines)
     "-Wno-enum-conversion -I" .. include .. " -c " .. here .. "/check.c -o " .. here .. "/check.o")
 end
 
-tap.plan(5)
+tap.plan(6)
 tap.ok(constants > 30, constants .. " constants are compared")
+tap.ok(results > 45, results .. " results are compared")
 tap.ok(rows > 45, rows .. " symbols are compared")
 local status, output = compiles(code)
 if not tap.ok(status == 0, "all agree with the vendor's headers") then tap.note(output) end

@@ -168,6 +168,9 @@ static void test_errors(void) {
                  {777777, KVF_ERROR_DRIVER}};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         is(driver_status(codes[i].code), codes[i].status, "a result's status");
+    ok(strcmp(driver_result_name(1), "CUDA_ERROR_INVALID_VALUE") == 0 &&
+           strcmp(driver_result_name(999), "CUDA_ERROR_UNKNOWN") == 0 && !driver_result_name(5000),
+       "results have the driver's names");
     kvf_driver *driver;
     fake = fake_reset();
     if (open_fake(&driver) != KVF_OK) exit(1);
@@ -239,6 +242,9 @@ static void test_places(void) {
     contains(shell("cd %s/bin && LD_LIBRARY_PATH=%s/cuda ./prog auto", dir, dir), "cuda ",
              "a driver on the loader's path is the real one");
 
+    contains(shell("cd %s/bin && LD_LIBRARY_PATH=%s/cuda ./prog cuda", dir, dir), "cuda ",
+             "also when only a real one is wanted");
+
     shell("mkdir -p %s/lib/kvforge && cp %s %s/lib/kvforge/libcuda.so.1", dir, fake_file, dir);
     contains(shell("cd %s/bin && ./prog executor", dir), "/lib/kvforge/libcuda.so.1",
              "installed, it lies in lib/kvforge");
@@ -254,7 +260,7 @@ static void test_places(void) {
 
 int main(int argc, char **argv) {
     if (argc > 1) return say_what_opens(argv[1]);
-    tap_plan(74);
+    tap_plan(76);
     test_good();
     test_none();
     test_stub();

@@ -82,6 +82,25 @@ static void test_every_entry(const kvf_bundle *bundle) {
     free(table);
 }
 
+/* Betas so far apart that both ends of the ramp are held: low at 0, high at the last dim, 15. */
+static void test_held_ramp(void) {
+    json_t *manifest = test_manifest();
+    test_set(manifest, "types.0.rope", "beta_fast", json_real(1e8));
+    test_set(manifest, "types.0.rope", "beta_slow", json_real(1e-6));
+    kvf_bundle *bundle = NULL;
+    float table[2][16];
+    int bad = test_open(manifest, &bundle, &error) != KVF_OK ||
+              kvf_rope_table(bundle, 0, 2, &table[0][0], &error) != KVF_OK;
+    for (int i = 0; i < 8 && !bad; i++) {
+        double f = pow(160000, -i / 8.0), slowed = i / 15.0;
+        float want = (float)sin((float)(f / 16 * slowed + f * (1 - slowed)));
+        bad += fabsf(table[1][8 + i] - want) > 1e-7f;
+    }
+    is(bad, 0, "a ramp that is held at both ends");
+    kvf_bundle_close(bundle);
+    json_decref(manifest);
+}
+
 static void test_limits(const kvf_bundle *bundle) {
     float one[64] = {7};
     is(kvf_rope_table(bundle, 2, 1, one, &error), KVF_ERROR_NOT_FOUND, "no third type");
@@ -95,10 +114,11 @@ static void test_limits(const kvf_bundle *bundle) {
 }
 
 int main(void) {
-    tap_plan(20);
+    tap_plan(21);
     kvf_bundle *bundle = open_bundle();
     test_golden(bundle);
     test_every_entry(bundle);
+    test_held_ramp();
     test_limits(bundle);
     kvf_bundle_close(bundle);
     return tap_done();

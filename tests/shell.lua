@@ -44,6 +44,11 @@ function shell.read(path)
   return text
 end
 
+-- An example's text with its windows in rings and one scale a row, which the state cache is driven with.
+function shell.ring(text)
+  return (text:gsub('"paged"', '"ring"'):gsub('"fp8_ds_mla"', '"fp8_token"'))
+end
+
 function shell.exists(path) return (os.execute("test -e " .. shell.quote(path))) == true end
 
 -- The path of a program, or nil.

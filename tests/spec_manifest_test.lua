@@ -78,12 +78,12 @@ tap.plan(29)
 
 -- ---- the manifest ----
 
-local M = load_example "deepseek-v4-flash"
+local M = load_example "deepseek-v4-flash-ring"
 local text = manifest(M, build_of(M))
 local root, lines = json.decode(text)
 tap.ok(root, "the manifest is JSON" .. (root and "" or ": " .. tostring(lines)))
 tap.is(text:sub(-2), "}\n", "it ends with one newline")
-tap.is(text, manifest(load_example "deepseek-v4-flash", build_of(M)), "the same spec, the same text")
+tap.is(text, manifest(load_example "deepseek-v4-flash-ring", build_of(M)), "the same spec, the same text")
 tap.is(root.format, 1, "format")
 tap.is(root.kvforge .. " " .. root.llvm, "0.1.0 19.1.7", "versions")
 tap.is(#root.digest, 64, "a digest")
@@ -104,7 +104,7 @@ tap.is(root.modules[1].bytes, #"// sm_80", "bytes of a module")
 tap.is(root.modules[1].sha256, checksum "// sm_80", "digest of a module")
 tap.is(root.modules[1].kernels[1].params[3].shape, "[tokens][head_dim]", "kernels as they came")
 
-local other = load_example "deepseek-v4-flash"
+local other = load_example "deepseek-v4-flash-ring"
 other.model.drafts = 1
 tap.ok(json.decode(manifest(other, build_of(other))).digest ~= root.digest,
   "another model, another digest")
@@ -130,18 +130,18 @@ local user = [[
 #include <stdio.h>
 kvf_status use(const kvf_library *library, kvf_stream stream, kvf_error *error);
 kvf_status use(const kvf_library *library, kvf_stream stream, kvf_error *error) {
-    deepseek_v4_flash_kernels kernels;
-    struct kvf_deepseek_v4_flash_csa_swa_write_params params;
-    kvf_status status = deepseek_v4_flash_find(library, &kernels, error);
+    deepseek_v4_flash_ring_kernels kernels;
+    struct kvf_deepseek_v4_flash_ring_csa_swa_write_params params;
+    kvf_status status = deepseek_v4_flash_ring_find(library, &kernels, error);
     params.tokens = 1;
     params.new_ = 0;
     if (status == KVF_OK)
-        status = deepseek_v4_flash_csa_swa_write(&kernels, stream, &params, error);
+        status = deepseek_v4_flash_ring_csa_swa_write(&kernels, stream, &params, error);
     return status;
 }
 int main(void) {
-    printf("%d %d %d\n", DEEPSEEK_V4_FLASH_CSA_COMPRESSED_SCALE_OFFSET,
-           DEEPSEEK_V4_FLASH_CSA_INDEX_SCALE_OFFSET, DEEPSEEK_V4_FLASH_REQUEST_BYTES);
+    printf("%d %d %d\n", DEEPSEEK_V4_FLASH_RING_CSA_COMPRESSED_SCALE_OFFSET,
+           DEEPSEEK_V4_FLASH_RING_CSA_INDEX_SCALE_OFFSET, DEEPSEEK_V4_FLASH_RING_REQUEST_BYTES);
     return 0;
 }
 ]]

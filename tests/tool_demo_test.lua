@@ -21,9 +21,13 @@ local function demo(name, options)
   return shell.run(("%s demo --driver executor %s %s/%s"):format(shell.kvforge_run, options or "", dir, name))
 end
 
-tap.plan(18)
+-- The demo drives rings.
+local ring = dir .. "/ring.lua"
+shell.write(ring, shell.ring(shell.read("examples/tiny.lua")))
 
-local status, output = build("examples/tiny.lua", "tiny")
+tap.plan(20)
+
+local status, output = build(ring, "tiny")
 if not tap.is(status, 0, "tiny builds") then tap.note(output) end
 status, output = demo("tiny", ("--report %s/tiny.json"):format(dir))
 if not tap.is(status, 0, "the demo of tiny succeeds") then tap.note(output) end
@@ -31,6 +35,7 @@ tap.contains(output, "# driver: executor", "it says which driver it uses")
 tap.ok(output:find("csa +swa_write +sm_90 +%d+ +%d+%.%d +[%d-]+ +%d+ tokens +equal"),
   "the table has times from the report")
 tap.contains(output, "index_tail_append", "the indexer's tails are driven")
+tap.contains(output, "index_compress", "and its rows")
 tap.ok(tonumber(output:match("%((%d+) slots reused%)")) > 3, "slots are used again")
 tap.ok(tonumber(output:match("%((%d+) of decode only%)")) >= 16, "there are decode steps")
 tap.contains(output, "every byte is what it must be", "and every byte is compared")
@@ -52,7 +57,7 @@ local function faulty(file, from, to, words)
   local text, count = shell.read(templates .. "/" .. file):gsub(from, to, 1)
   assert(count == 1, "the template has no " .. from)
   shell.write(templates .. "/" .. file, text)
-  build("examples/tiny.lua", "faulty", "--templates " .. templates)
+  build(ring, "faulty", "--templates " .. templates)
   local result, report = demo("faulty")
   local found = result == 1 and report:find(words) ~= nil
   if not tap.ok(found, "a fault in " .. file .. " is found") then tap.note(report) end
@@ -62,10 +67,11 @@ faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.rin
   "swa_write .* DIFFERS")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio",
   "tail_append .* DIFFERS")
+faulty("compress.lua", "position %- %(T%.ratio %- 1%)", "position - (T.ratio - 2)", "compress .* DIFFERS")
 faulty("state_reset.lua", "swa_head = 0", "swa_head = 1", "state_reset .* DIFFERS")
 
 -- The example is compiled against the header of Flash's bundle.
-local flash = shell.build .. "/deepseek-v4-flash"
+local flash = shell.build .. "/deepseek-v4-flash-ring"
 status, output = shell.run(("%s/examples/state_cache %s"):format(shell.build, flash))
 if not tap.is(status, 0, "the example of a user's program succeeds") then tap.note(output) end
 tap.contains(output, "slot 1 row 2 holds position 2", "it reads back what it wrote")

@@ -33,20 +33,28 @@ static long code_bytes(const char *file, size_t bytes, const char *entry) {
     return -1;
 }
 
+/* The number before `words` in a text; moves `at` behind the words. Where they are not there:
+ * false. */
+static bool number_before(const char **at, const char *words, long *out) {
+    const char *end = *at ? strstr(*at, words) : NULL, *digit = end;
+    if (!end) return false;
+    while (digit > *at && digit[-1] >= '0' && digit[-1] <= '9') digit--;
+    *out = strtol(digit, NULL, 10);
+    *at = end + strlen(words);
+    return digit < end;
+}
+
 /* ptxas -v names the kernel, then its spills, then its registers. */
 static bool read_messages(const char *text, const char *entry, struct cubin_kernel *out) {
     char wanted[256];
-    long stack, stores, loads;
+    long stores, loads;
     (void)snprintf(wanted, sizeof wanted, "Function properties for %s\n", entry);
     const char *at = text ? strstr(text, wanted) : NULL;
-    if (!at) return false;
-    at += strlen(wanted);
-    if (sscanf(at, " %ld bytes stack frame, %ld bytes spill stores, %ld bytes spill loads", &stack,
-               &stores, &loads) != 3)
+    if (!number_before(&at, " bytes spill stores", &stores) ||
+        !number_before(&at, " bytes spill loads", &loads))
         return false;
     out->spill = stores + loads;
-    at = strstr(at, "Used ");
-    return at && sscanf(at, "Used %ld registers", &out->registers) == 1;
+    return number_before(&at, " registers", &out->registers);
 }
 
 bool cubin_measure(const char *ptxas, const char *arch, const char *ptx, const char *entry,

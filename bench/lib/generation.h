@@ -23,7 +23,7 @@ struct type_times {
 struct generation {
     char scratch[64], kvforge[512], bundle[128], report[128];
     char nvcc[512], ptxas[512], nvrtc_version[512];
-    bool has_nvrtc, has_nvcc, has_ptxas;
+    bool has_nvrtc[TWIN_FORMS], has_nvcc, has_ptxas;
     int core, rounds, kernels, types;
     struct sample wall, cpu, peak, own; /* of the whole build; own: as the report says */
     struct type_times type[GENERATION_TYPES];

@@ -12,6 +12,8 @@
 
 #include "sample.h"
 
+enum { MAX_ARGS = 64 };
+
 static void send_output(const char *file, int number) {
     int fd = open(file ? file : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0 || dup2(fd, number) < 0) _exit(126);
@@ -35,7 +37,11 @@ static void become(const struct process *process) {
         setenv(copy, value + 1, 1);
         free(copy);
     }
-    execvp(process->argv[0], (char *const *)(void *)process->argv);
+    char *argv[MAX_ARGS];
+    int n = 0;
+    for (; process->argv[n] && n < MAX_ARGS - 1; n++) argv[n] = strdup(process->argv[n]);
+    argv[n] = NULL;
+    if (argv[0]) execvp(argv[0], argv);
     _exit(127);
 }
 
@@ -105,21 +111,25 @@ void process_remove(const char *directory) {
 char *process_read(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     char *text = NULL;
-    size_t size = 0, room = 0;
+    size_t size = 0, room = 0, n = 1;
     if (!file) return NULL;
-    for (;;) {
+    while (n) {
         if (size + 1 >= room) {
             room = room ? 2 * room : 1 << 16;
             char *more = realloc(text, room);
-            if (!more) break;
+            if (!more) {
+                free(text);
+                text = NULL;
+                break;
+            }
             text = more;
         }
-        size_t n = fread(text + size, 1, room - 1 - size, file);
-        if (!n) break;
+        n = fread(text + size, 1, room - 1 - size, file);
         size += n;
+        text[size] = 0;
+        if (feof(file) || ferror(file)) break;
     }
     fclose(file);
-    if (text) text[size] = 0;
     if (bytes) *bytes = size;
     return text;
 }

@@ -28,19 +28,10 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The value at place `at` of the sorted sample. */
-static double ranked(const struct sample *sample, int at) {
+double sample_median(const struct sample *sample) {
     double sorted[SAMPLE_MAX];
     if (!sample->count) return NAN;
     memcpy(sorted, sample->value, (size_t)sample->count * sizeof *sorted);
     qsort(sorted, (size_t)sample->count, sizeof *sorted, compare);
-    return sorted[at];
-}
-
-double sample_median(const struct sample *sample) {
-    return ranked(sample, (sample->count - 1) / 2);
-}
-
-double sample_least(const struct sample *sample) {
-    return ranked(sample, 0);
+    return sorted[(sample->count - 1) / 2];
 }

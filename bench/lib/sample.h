@@ -18,6 +18,5 @@ void sample_add(struct sample *sample, double value);
 
 /* The middle value (of two, the lower); NaN of an empty sample. */
 double sample_median(const struct sample *sample);
-double sample_least(const struct sample *sample);
 
 #endif

@@ -63,6 +63,12 @@ bool twin_options(const json_t *manifest, const char *type_name, struct twin_opt
     return true;
 }
 
+bool twin_has_headers(const struct twin_options *options) {
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/cuda_fp8.h", options->include + strlen("-I"));
+    return access(path, R_OK) == 0;
+}
+
 /* ---- NVRTC: parent and child ---- */
 
 void twin_nvrtc_argv(enum twin_form form, const struct twin_options *options, int compilations,
@@ -83,6 +89,7 @@ void twin_nvrtc_argv(enum twin_form form, const struct twin_options *options, in
 static int compile_all(const struct nvrtc *nvrtc, const char *source, int count, const char *out,
                        const char *const *options, int n_options) {
     char *ptx = NULL;
+    if (count < 1) return 1;
     for (int i = 0; i < count; i++) {
         free(ptx);
         double wall = clock_wall(), cpu = clock_cpu();
@@ -91,7 +98,7 @@ static int compile_all(const struct nvrtc *nvrtc, const char *source, int count,
         printf("%.6f %.6f\n", clock_wall() - wall, clock_cpu() - cpu);
     }
     FILE *file = fopen(out, "w");
-    bool good = file && fputs(ptx, file) >= 0;
+    bool good = file && ptx && fputs(ptx, file) >= 0;
     if (file && fclose(file)) good = false;
     free(ptx);
     return !good;
@@ -99,6 +106,8 @@ static int compile_all(const struct nvrtc *nvrtc, const char *source, int count,
 
 int twin_child(int argc, char **argv) {
     struct nvrtc nvrtc;
+    const char *options[TWIN_ARGS];
+    int n_options = 0;
     char why[512] = "";
     if (argc < 4 || !nvrtc_open(&nvrtc, why, sizeof why)) {
         fprintf(stderr, "%s\n", why);
@@ -114,8 +123,9 @@ int twin_child(int argc, char **argv) {
         perror(TWIN_SOURCE);
         return 1;
     }
-    int status = compile_all(&nvrtc, source, count, argv[3],
-                             (const char *const *)(void *)(argv + 4), argc - 4);
+    for (; n_options + 4 < argc && n_options < TWIN_ARGS; n_options++)
+        options[n_options] = argv[n_options + 4];
+    int status = compile_all(&nvrtc, source, count, argv[3], options, n_options);
     free(source);
     return status;
 }
@@ -134,12 +144,15 @@ bool twin_nvrtc_version(const struct twin_options *options, const char *scratch,
     return good;
 }
 
+/* A line a compilation: wall time, CPU time. */
 static void read_times(const char *text, struct twin_times *times) {
-    double wall, cpu;
-    int used;
-    for (int i = 0; sscanf(text, "%lf %lf\n%n", &wall, &cpu, &used) == 2; i++, text += used) {
+    for (int i = 0;; i++) {
+        char *end, *rest;
+        double wall = strtod(text, &end), cpu = strtod(end, &rest);
+        if (end == text || rest == end) return;
         sample_add(i ? &times->wall : &times->first_wall, wall);
         sample_add(i ? &times->cpu : &times->first_cpu, cpu);
+        text = rest;
     }
 }
 

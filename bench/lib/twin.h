@@ -33,6 +33,9 @@ struct twin_options {
  * the twin. */
 bool twin_options(const json_t *manifest, const char *type, struct twin_options *out);
 
+/* Whether the toolkit's headers are where NVRTC is told to look for them. */
+bool twin_has_headers(const struct twin_options *options);
+
 /* Times of one compiler: milliseconds a compilation, MB of its process. */
 struct twin_times {
     struct sample first_wall, first_cpu, wall, cpu, peak;

@@ -14,7 +14,7 @@ local json = require "kvforge.json"
 local load_spec = require "kvforge.load"
 local nearest = require "kvforge.nearest"
 
-local DEFAULTS = { format = "fp8_token", index_format = "fp8_index", window_mode = "ring" }
+local DEFAULTS = { format = "fp8_ds_mla", index_format = "fp8_index", window_mode = "paged" }
 
 -- A layer of this ratio overlaps its groups and has an indexer; all other ratios do neither. It is
 -- the family's rule; the config does not say it.

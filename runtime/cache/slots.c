@@ -65,3 +65,18 @@ kvf_status kvf_slot_release(kvf_cache *cache, int32_t slot, kvf_error *error) {
 uint32_t kvf_slots_free(const kvf_cache *cache) {
     return cache->map.free;
 }
+
+kvf_status kvf_slots_check(const kvf_cache *cache, const int32_t *slots, uint32_t count,
+                           kvf_error *error) {
+    if (!cache || (!slots && count))
+        return error_set(error, KVF_ERROR_ARGUMENT, "kvf_slots_check: %s is null",
+                         cache ? "slots" : "cache");
+    for (uint32_t i = 0; i < count; i++) {
+        if (slots[i] == -1 || slot_map_is_taken(&cache->map, slots[i])) continue;
+        if (slots[i] < 0 || (uint32_t)slots[i] >= cache->map.slots)
+            return error_set(error, KVF_ERROR_ARGUMENT, "entry %u: slot %d is not one of 0 to %u",
+                             i, slots[i], cache->map.slots - 1);
+        return error_set(error, KVF_ERROR_STATE, "entry %u: slot %d is not taken", i, slots[i]);
+    }
+    return KVF_OK;
+}

@@ -40,6 +40,7 @@ void access_undefined_store(struct access *a, uint32_t lanes, int32_t slot, uint
 void race_access(struct access *a);
 void counter_access(struct access *a);
 void async_access(struct access *a);
+void race_async(struct warp *w, const struct op *o, uint32_t lane, uint64_t at, uint32_t bytes);
 
 static inline void access_start(struct access *a, struct warp *w, const struct op *o, uint32_t m,
                                 int32_t slot, int64_t offset, bool is64, enum ptx_space space,

@@ -43,8 +43,6 @@ void async_commit(struct warp *w, uint32_t lanes) {
     EACH_SET_LANE(i, lanes) w->async->committed[i]++;
 }
 
-void race_async(struct warp *w, const struct op *o, uint32_t lane, uint64_t at, uint32_t bytes);
-
 static void complete(struct warp *w, const struct op *wait, const struct async_copy *c) {
     struct block *b = w->block;
     memcpy(b->shared.host + c->at, c->data, c->bytes);
@@ -63,8 +61,10 @@ void async_wait(struct warp *w, const struct op *o, uint32_t lanes, uint32_t lef
     for (uint32_t i = 0; i < s->count; i++) {
         struct async_copy *c = &s->copies[i];
         uint32_t done = s->committed[c->lane] > left ? s->committed[c->lane] - left : 0;
-        if ((lanes >> c->lane & 1) && (all || c->group < done)) complete(w, o, c);
-        else s->copies[kept++] = *c;
+        if ((lanes >> c->lane & 1) && (all || c->group < done))
+            complete(w, o, c);
+        else
+            s->copies[kept++] = *c;
     }
     s->count = kept;
 }
@@ -119,9 +119,9 @@ void async_access(struct access *a) {
     const struct block *b = a->w->block;
     if (a->in != SPACE_SHARED || !b->pending_count || (a->kind & ACCESS_ASYNC)) return;
     EACH_SET_LANE(i, a->lanes)
-        for (uint64_t at = a->at[i] / 4; at < (a->at[i] + a->bytes + 3) / 4; at++)
-            if (b->pending[at]) {
-                report_pending(a, i);
-                break;
-            }
+    for (uint64_t at = a->at[i] / 4; at < (a->at[i] + a->bytes + 3) / 4; at++)
+        if (b->pending[at]) {
+            report_pending(a, i);
+            break;
+        }
 }

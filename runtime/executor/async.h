@@ -1,7 +1,7 @@
 /*
- * Copies that complete later (cp.async). Until the wait that covers it, a copy's bytes are held back
- * and its destination counts as undefined, so that a missing wait shows. Each thread has its own
- * groups of copies.
+ * Copies that complete later (cp.async). Until the wait that covers it, a copy's bytes are held
+ * back and its destination counts as undefined, so that a missing wait shows. Each thread has its
+ * own groups of copies.
  */
 #ifndef EXECUTOR_ASYNC_H
 #define EXECUTOR_ASYNC_H
@@ -9,9 +9,9 @@
 #include "access.h"
 
 struct async_copy {
-    uint64_t at;       /* offset in the block's shared memory */
-    uint32_t group;    /* of its thread, counted from 0 */
-    uint32_t known;    /* one bit a byte */
+    uint64_t at;    /* offset in the block's shared memory */
+    uint32_t group; /* of its thread, counted from 0 */
+    uint32_t known; /* one bit a byte */
     const struct op *op;
     uint8_t lane, bytes;
     uint8_t data[16];

@@ -343,8 +343,10 @@ static void bind_letter(struct binder *b, char letter, const struct operand *o) 
         op->mode = (uint8_t)o->integer;
         break;
     case 'c': /* the source size of an asynchronous copy, or a predicate that ignores the source */
-        if (o->kind == OPERAND_REGISTER && o->type == T_PRED) bind_source_predicate(b, o);
-        else op->c = source_slot(b, o, T_B32, 32, false);
+        if (o->kind == OPERAND_REGISTER && o->type == T_PRED)
+            bind_source_predicate(b, o);
+        else
+            op->c = source_slot(b, o, T_B32, 32, false);
         break;
     case 'i':
         if (o->kind != OPERAND_INTEGER) bad(b, "an integer");
@@ -495,6 +497,21 @@ static bool bind_special_form(struct binder *b, struct operand *o, uint32_t coun
     }
 }
 
+/* Operands that the rest of a signature cannot do without. */
+static uint32_t required(const char *s) {
+    uint32_t n = 0;
+    for (; *s; s++) {
+        if (*s == 'L')
+            while (s[1] >= '0' && s[1] <= '9') s++;
+        if (*s == 'L' || *s == '{') s++;
+        if (s[1] == '?')
+            s++;
+        else
+            n++;
+    }
+    return n;
+}
+
 static void bind_by_signature(struct binder *b, struct operand *o, uint32_t count) {
     uint32_t at = 0;
     for (const char *s = form_table[b->op->form].signature; *s; s++) {
@@ -511,8 +528,8 @@ static void bind_by_signature(struct binder *b, struct operand *o, uint32_t coun
         bool optional = s[1] == '?';
         if (optional) s++;
         b->number = at + 1;
+        if (optional && count - at <= required(s + 1)) continue;
         if (at >= count) {
-            if (optional) continue;
             parse_fail(b->p, b->line, "'%s' takes more operands", form_table[b->op->form].pattern);
         }
         if (length)

@@ -119,6 +119,7 @@ bool config_read(struct config *c, char *why, uint64_t why_bytes) {
     c->counters = getenv("KVF_EXECUTOR_COUNTERS");
     c->count = c->counters && *c->counters;
     c->summary = flag_of("KVF_EXECUTOR_SUMMARY");
+    c->notes = flag_of("KVF_EXECUTOR_NOTES");
     c->fail = getenv("KVF_EXECUTOR_FAIL");
     return true;
 }

@@ -15,6 +15,7 @@ struct config {
     uint64_t memory_bytes;                  /* KVF_EXECUTOR_MEMORY_MB */
     uint64_t step_limit; /* KVF_EXECUTOR_STEPS: warp instructions of one block, 0: no limit */
     const char *report;  /* KVF_EXECUTOR_REPORT: a file; null is stderr */
+    bool notes;          /* KVF_EXECUTOR_NOTES: show harmless patterns on stderr too */
     bool json;           /* KVF_EXECUTOR_FORMAT=json */
     int exit_status;     /* KVF_EXECUTOR_EXIT: status of a program that had findings, 0: leave it */
     bool check_uninitialised, check_races, check_warp, check_async, check_leaks;

@@ -196,6 +196,7 @@ static void at_exit(void) {
     reporter_fold(&driver.reporter);
     if (driver.config.check_leaks) report_leaks();
     if (driver.config.summary) print_summary();
+    if (driver.config.counters) counters_write(driver.config.counters);
     bool bad = driver.reporter.findings > 0;
     fflush(driver.reporter.file);
     pthread_mutex_unlock(&driver.lock);

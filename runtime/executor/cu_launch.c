@@ -301,6 +301,7 @@ int kernel_run(const struct work *w) {
     struct launch_totals totals;
     int result = launch_run(&launch, &totals);
     driver.launches++;
+    counters_add(f->name, &launch, &totals);
     h->launches++;
     driver.blocks += totals.blocks;
     driver.warp_instructions += totals.warp_instructions;

@@ -29,6 +29,7 @@ struct frame {
     uint32_t *registers, *defined, *predicates, *predicates_defined;
     uint32_t
         *origins; /* per slot: 1 + operation where an undefined value came from; 0: never written */
+    uint32_t *predicate_origins;
     uint8_t *params; /* per lane, frame_param_bytes each: arguments, results, call variables */
     uint8_t *params_defined; /* one byte a byte */
     uint64_t local_base;     /* of its .local variables in each lane's local memory */
@@ -96,6 +97,9 @@ struct block {
     uint64_t steps;
     uint8_t *pending; /* by 4 bytes of shared memory: asynchronous copies under way into it */
     uint64_t pending_count;
+    struct race_shared *races;
+    bool fenced;       /* a fence of device scope was executed */
+    uint32_t acquired; /* the launch's clock when it last acquired */
     bool started;
 };
 
@@ -115,9 +119,9 @@ struct launch {
     uint64_t blocks;
     uint64_t number; /* of the launch in the process */
     _Atomic uint64_t next_block;
-    _Atomic int stop;             /* a fault: no further operation need run */
-    _Atomic int result;           /* a CUresult, 0 while all is well */
-    uint64_t *op_hits, *op_lanes; /* totals by operation, when counted */
+    _Atomic int stop;         /* a fault: no further operation need run */
+    _Atomic int result;       /* a CUresult, 0 while all is well */
+    struct race_clock *clock; /* synchronisation between blocks */
 };
 
 struct worker {
@@ -201,10 +205,14 @@ static inline void define(struct warp *w, const struct op *o, int32_t slot, uint
     if (__builtin_expect((m & ~sources) != 0, 0)) undefined_flow(w, o, slot);
 }
 
+/* The same for a predicate, set by the operation that runs. */
+void undefined_predicate(struct warp *w, int32_t index);
+
 static inline void put_predicate(struct warp *w, int32_t index, uint32_t m, uint32_t value,
                                  uint32_t sources) {
     w->predicates[index] = (w->predicates[index] & ~m) | (m & value);
     w->predicates_defined[index] = (w->predicates_defined[index] & ~m) | (m & sources);
+    if (__builtin_expect((m & ~sources) != 0, 0)) undefined_predicate(w, index);
 }
 
 /* Lanes where value is not zero, as a mask. */

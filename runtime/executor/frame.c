@@ -1,4 +1,5 @@
 /* Call frames: registers, and the passing of arguments and results. */
+#include "access.h"
 #include "report.h"
 #include "schedule.h"
 
@@ -13,6 +14,7 @@ void frame_reset(struct frame *f) {
     memset(f->defined, 0, fn->slots * sizeof *f->defined);
     memset(f->origins, 0, fn->slots * sizeof *f->origins);
     memset(f->predicates_defined, 0, fn->predicates * sizeof *f->predicates_defined);
+    memset(f->predicate_origins, 0, fn->predicates * sizeof *f->predicate_origins);
     f->defined[SLOT_NONE] = ALL_LANES;
     f->predicates[PREDICATE_FALSE] = 0;
     f->predicates[PREDICATE_TRUE] = ALL_LANES;
@@ -36,7 +38,7 @@ struct frame *frame_new(struct worker *worker, const struct function *fn) {
     size_t params =
         fn->frame_param_bytes > fn->param_bytes || !fn->entry ? fn->frame_param_bytes * LANES : 0;
     size_t bytes = padded(sizeof(struct frame)) + slots * SLOT_BYTES + 2 * padded(slots * 4) +
-                   2 * padded(predicates * 4) + 2 * padded(params);
+                   3 * padded(predicates * 4) + 2 * padded(params);
     if (worker->arena.total + bytes > (size_t)1 << 32) return NULL;
     uint8_t *at = arena_alloc(&worker->arena, bytes);
     if (!at) return NULL;
@@ -51,6 +53,8 @@ struct frame *frame_new(struct worker *worker, const struct function *fn) {
     f->predicates = (uint32_t *)at;
     at += padded(predicates * 4);
     f->predicates_defined = (uint32_t *)at;
+    at += padded(predicates * 4);
+    f->predicate_origins = (uint32_t *)at;
     at += padded(predicates * 4);
     if (params) {
         f->params = at;
@@ -90,7 +94,7 @@ void warp_call(struct warp *w, const struct op *o, uint32_t lanes, const struct 
     }
     struct frame *f = caller->depth < DEPTH_MAX ? frame_new(w->worker, callee) : NULL;
     uint64_t local = caller->local_base + caller->function->local_bytes;
-    if (!f || local + callee->local_bytes > w->local_stride) {
+    if (!f || local - LOCAL_START + callee->local_bytes > w->local_stride) {
         if (f) frame_free(w->worker, f);
         report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_STACK, 0, NULL,
                     "call stack overflow: %u calls deep, in %s", caller->depth, callee->name);

@@ -4,6 +4,7 @@
 
 #include "config.h"
 #include "cuda_types.h"
+#include "races.h"
 #include "report.h"
 #include "schedule.h"
 
@@ -120,13 +121,20 @@ int launch_run(struct launch *l, struct launch_totals *totals) {
     uint64_t count = thread_count(l);
     struct worker *workers = calloc(count, sizeof *workers);
     if (!workers) return CUDA_ERROR_OUT_OF_MEMORY;
-    for (uint64_t i = 0; i < count; i++) workers[i].launch = l;
+    for (uint64_t i = 0; i < count; i++) {
+        workers[i].launch = l;
+        if (l->config->count) workers[i].counters = calloc(1, sizeof(struct counters));
+    }
     refresh_regions(l->memory);
+    if (l->config->check_races && l->blocks > 1) race_launch_start(l);
     run_workers(l, workers, count);
+    race_launch_stop(l);
     for (uint64_t i = 0; i < count; i++) {
         totals->blocks += workers[i].blocks;
         totals->warp_instructions += workers[i].warp_instructions;
         totals->lane_instructions += workers[i].lane_instructions;
+        if (workers[i].counters) counters_sum(&totals->counters, workers[i].counters);
+        free(workers[i].counters);
         arena_free(&workers[i].arena);
     }
     free(workers);

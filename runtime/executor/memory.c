@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "races.h"
+
 enum { ALIGNMENT = 512, RED_ZONE = 4096, FREED_KEPT = 256 };
 
 bool memory_start(struct memory *m, uint64_t total_bytes) {
@@ -30,8 +32,6 @@ static uint64_t pages(uint64_t bytes) {
 static uint64_t defined_bytes(uint64_t bytes) {
     return pages((bytes + 7) / 8 + 8);
 }
-
-void race_forget(struct region *region);
 
 static void region_free(struct region *r) {
     if (!r) return;

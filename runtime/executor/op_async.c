@@ -47,11 +47,11 @@ static void copy_async(struct warp *w, const struct op *o, uint32_t m) {
     struct async_copy copies[LANES];
     if (!source_sizes(w, o, m, size, wanted)) return;
     EACH_SET_LANE(i, m)
-        copies[i] = (struct async_copy){
-            .op = o, .lane = (uint8_t)i, .bytes = (uint8_t)size, .known = (1u << size) - 1};
+    copies[i] = (struct async_copy){
+        .op = o, .lane = (uint8_t)i, .bytes = (uint8_t)size, .known = (1u << size) - 1};
     read_sources(w, o, m, size, wanted, copies, &good);
     EACH_SET_LANE(i, good)
-        copies[i].known |= ((1u << size) - 1) & ~((1u << wanted[i]) - 1); /* the zeros */
+    copies[i].known |= ((1u << size) - 1) & ~((1u << wanted[i]) - 1); /* the zeros */
     bool now = !w->block->launch->config->check_async;
     struct access a;
     access_start(&a, w, o, good, o->a, o->imm, o->address64 & 1, SPACE_SHARED, size,

@@ -1,4 +1,5 @@
-/* Atomic operations and reductions on memory. Lanes act one after the other, blocks concurrently. */
+/* Atomic operations and reductions on memory. Lanes act one after the other, blocks concurrently.
+ */
 #include "access.h"
 #include "fp.h"
 
@@ -30,8 +31,10 @@ static uint64_t atom_combine_float(const struct atom *a, uint64_t old, uint64_t 
         for (int half = 0; half <= packed; half++) {
             uint32_t x = (uint32_t)(old >> (16 * half)) & 0xffff;
             uint32_t y = (uint32_t)(b >> (16 * half)) & 0xffff, sum;
-            if (bf16) sum = bf16_round(f32_bits(bf16_value(x) + bf16_value(y)));
-            else sum = fp_encode((double)f16_value(x) + f16_value(y), &fp_f16, ROUND_RN, false);
+            if (bf16)
+                sum = bf16_round(f32_bits(bf16_value(x) + bf16_value(y)));
+            else
+                sum = fp_encode((double)f16_value(x) + f16_value(y), &fp_f16, ROUND_RN, false);
             r |= (uint64_t)sum << (16 * half);
         }
         return r;
@@ -63,12 +66,13 @@ static uint64_t atom_combine(const struct atom *a, uint64_t old, uint64_t b, uin
 }
 
 /* One lane's operation; returns the value before it. */
-static uint64_t atom_act(const struct atom *a, uint8_t *at, unsigned bytes, uint64_t b, uint64_t c) {
+static uint64_t atom_act(const struct atom *a, uint8_t *at, unsigned bytes, uint64_t b,
+                         uint64_t c) {
 #define ACT(type)                                                                                  \
     do {                                                                                           \
         type *p = (type *)(void *)at;                                                              \
         type old = __atomic_load_n(p, __ATOMIC_RELAXED);                                           \
-        while (!__atomic_compare_exchange_n(p, &old, (type)atom_combine(a, old, b, c), false,           \
+        while (!__atomic_compare_exchange_n(p, &old, (type)atom_combine(a, old, b, c), false,      \
                                             __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {                 \
         }                                                                                          \
         return old;                                                                                \
@@ -101,8 +105,8 @@ static void atom_run(struct warp *w, const struct op *o, uint32_t m, bool return
             access_undefined_store(&a, unknown, o->b, 0);
         uint64_t old[LANES] = {0};
         EACH_SET_LANE(i, a.lanes)
-            old[i] = atom_act(&atom, a.region->host + a.at[i], bytes, atom_operand(w, o->b, i, bytes),
-                         o->mode == MODE_CAS ? atom_operand(w, o->c, i, bytes) : 0);
+        old[i] = atom_act(&atom, a.region->host + a.at[i], bytes, atom_operand(w, o->b, i, bytes),
+                          o->mode == MODE_CAS ? atom_operand(w, o->c, i, bytes) : 0);
         access_define(&a, 0, bytes, o->mode == MODE_EXCH ? operands : before & operands);
         if (!returns) continue;
         if (bytes == 8) {
@@ -118,7 +122,7 @@ static void atom_run(struct warp *w, const struct op *o, uint32_t m, bool return
 
 #define ATOM(name, returns)                                                                        \
     OP_FUNCTION(name) {                                                                            \
-        atom_run(w, o, m, returns);                                                                  \
+        atom_run(w, o, m, returns);                                                                \
     }
 ATOM(atom_integer, true)
 ATOM(atom_bits, true)

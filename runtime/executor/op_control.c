@@ -1,5 +1,6 @@
 /* Branches, calls, exits, and barriers of the block. */
 #include "access.h"
+#include "races.h"
 
 OP_FUNCTION(bra) {
     warp_branch(w, m, (uint32_t)o->imm);
@@ -135,7 +136,12 @@ OP_FUNCTION(barrier_arrive) {
 
 /* Clusters have one block, so its barrier holds nobody up. Memory is always coherent here. */
 NO_EFFECT(barrier_cluster)
-NO_EFFECT(membar)
-NO_EFFECT(fence)
+#define FENCE(name)                                                                                \
+    OP_FUNCTION(name) {                                                                            \
+        (void)m;                                                                                   \
+        if (o->scope != SCOPE_CTA) race_fence(w);                                                  \
+    }
+FENCE(membar)
+FENCE(fence)
 NO_EFFECT(fence_proxy)
 NO_EFFECT(fence_proxy_async)

@@ -121,7 +121,7 @@ static uint64_t to_integer(double x, enum ptx_type to, enum ptx_type from, enum 
     return x < 0 ? (uint64_t)(int64_t)x : (uint64_t)x;
 }
 
-OP_FUNCTION(cvt_to_integer) {
+static void to_integers(struct warp *w, const struct op *o, uint32_t m) {
     int64_t v[LANES] = {0};
     if (o->type2 == T_F32 && o->type == T_S32 && o->round == ROUND_RZ && !(o->flags & FLAG_FTZ) &&
         o->wide2 == WIDE_32) {
@@ -139,6 +139,14 @@ OP_FUNCTION(cvt_to_integer) {
     write_integers(w, o, m, v);
     define(w, o, o->d, m, defined_of(w, o->a));
 }
+
+#define CVT_TO_INTEGER(name)                                                                       \
+    OP_FUNCTION(name) {                                                                            \
+        to_integers(w, o, m);                                                                      \
+    }
+CVT_TO_INTEGER(cvt_to_integer)
+CVT_TO_INTEGER(cvt_to_integer_f32)
+CVT_TO_INTEGER(cvt_to_integer_bf16)
 
 /* ---- integers to floating point ---- */
 
@@ -168,7 +176,11 @@ static void from_integer(struct warp *w, const struct op *o, uint32_t m) {
     bool is_unsigned = o->type2 == T_U64;
     if (o->type == T_F64) {
         uint64_t r[LANES];
-        EACH_LANE r[i] = f64_bits(is_unsigned ? (double)(uint64_t)v[i] : (double)v[i]);
+        EACH_LANE {
+            double x = is_unsigned ? (double)(uint64_t)v[i] : (double)v[i];
+            if (o->flags & FLAG_SAT) x = x < 0 ? 0 : x > 1 ? 1 : x;
+            r[i] = f64_bits(x);
+        }
         put64(w, o->d, r, m);
     } else {
         uint32_t r[LANES] = {0};
@@ -188,6 +200,10 @@ static void from_integer(struct warp *w, const struct op *o, uint32_t m) {
 }
 
 OP_FUNCTION(cvt_from_integer) {
+    from_integer(w, o, m);
+}
+
+OP_FUNCTION(cvt_bf16_integer) {
     from_integer(w, o, m);
 }
 
@@ -239,8 +255,16 @@ static void float_to_float(struct warp *w, const struct op *o, uint32_t m) {
         float_to_float(w, o, m);                                                                   \
     }
 CVT_FLOAT(cvt_widen)
+CVT_FLOAT(cvt_widen_sat)
 CVT_FLOAT(cvt_widen_f64)
+CVT_FLOAT(cvt_widen_bf16)
+CVT_FLOAT(cvt_f64_f16)
+CVT_FLOAT(cvt_f64_bf16)
 CVT_FLOAT(cvt_narrow)
+CVT_FLOAT(cvt_narrow_f64)
+CVT_FLOAT(cvt_f32_f64)
+CVT_FLOAT(cvt_narrow_bf16)
+CVT_FLOAT(cvt_bf16_f64)
 CVT_FLOAT(cvt_relu)
 CVT_FLOAT(cvt_same_f16)
 CVT_FLOAT(cvt_same_bf16)
@@ -249,6 +273,10 @@ CVT_FLOAT(cvt_same_f64)
 
 /* The frequent ones, written to be vectorised. */
 OP_FUNCTION(cvt_f32_bf16) {
+    if (o->wide == WIDE_64 || o->wide2 == WIDE_64) {
+        float_to_float(w, o, m);
+        return;
+    }
     const uint32_t *a = source32(w, o->a);
     uint32_t r[LANES];
     EACH_LANE r[i] = (a[i] & 0x7fff) > 0x7f80 ? F32_NAN : a[i] << 16;
@@ -257,6 +285,10 @@ OP_FUNCTION(cvt_f32_bf16) {
 }
 
 OP_FUNCTION(cvt_f32_f16) {
+    if (o->wide == WIDE_64 || o->wide2 == WIDE_64) {
+        float_to_float(w, o, m);
+        return;
+    }
     const uint32_t *a = source32(w, o->a);
     uint32_t r[LANES];
     EACH_LANE {
@@ -268,6 +300,10 @@ OP_FUNCTION(cvt_f32_f16) {
 }
 
 OP_FUNCTION(cvt_bf16_f32) {
+    if (o->wide == WIDE_64 || o->wide2 == WIDE_64) {
+        float_to_float(w, o, m);
+        return;
+    }
     const uint32_t *a = source32(w, o->a);
     uint32_t r[LANES];
     EACH_LANE r[i] = bf16_round(a[i]);
@@ -332,7 +368,7 @@ OP_FUNCTION(cvt_f16x2_fp8) {
 }
 
 /* An f32 whose low 13 bits are zero. */
-OP_FUNCTION(cvt_tf32_f32) {
+static void to_tf32(struct warp *w, const struct op *o, uint32_t m) {
     const f32_alias *a = (const f32_alias *)source32(w, o->a);
     uint32_t r[LANES] = {0};
     EACH_SET_LANE(i, m) {
@@ -341,6 +377,14 @@ OP_FUNCTION(cvt_tf32_f32) {
     }
     put32(w, o->d, r, m);
     define(w, o, o->d, m, defined_of(w, o->a));
+}
+
+OP_FUNCTION(cvt_tf32_f32) {
+    to_tf32(w, o, m);
+}
+
+OP_FUNCTION(cvt_tf32_relu) {
+    to_tf32(w, o, m);
 }
 
 /* cvt.pack: a and b saturated to the type, in the low bits; c shifted up above them for 8 bits. */

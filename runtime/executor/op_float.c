@@ -373,6 +373,8 @@ HALF(mul, 2, half_arithmetic(o, FP_MUL, B, x, y, 0))
 HALF(fma, 3, half_arithmetic(o, FP_FMA, B, x, y, z))
 HALF(min, 2, half_minimum(o, B, x, y, false))
 HALF(max, 2, half_minimum(o, B, x, y, true))
+HALF(min_xorsign, 2, half_minimum(o, B, x, y, false))
+HALF(max_xorsign, 2, half_minimum(o, B, x, y, true))
 HALF(neg, 1, (((o->flags & FLAG_FTZ) && !B) ? half_flush(x) : x) ^ 0x8000)
 HALF(abs, 1, (((o->flags & FLAG_FTZ) && !B) ? half_flush(x) : x) & 0x7fff)
 
@@ -551,8 +553,14 @@ SETP(setp_s)
 SETP(setp_s_combine)
 SETP(setp_u)
 SETP(setp_u_combine)
-SETP(setp_f)
-SETP(setp_f_combine)
+SETP(setp_f32)
+SETP(setp_f32_combine)
+SETP(setp_f64)
+SETP(setp_f64_combine)
+SETP(setp_f16)
+SETP(setp_f16_combine)
+SETP(setp_bf16)
+SETP(setp_bf16_combine)
 
 /* Of packed halves the first predicate is the low half's result, the second the high half's. */
 static void setp_packed(struct warp *w, const struct op *o, uint32_t m) {
@@ -562,13 +570,14 @@ static void setp_packed(struct warp *w, const struct op *o, uint32_t m) {
              compare_half(o->compare, a, b, bf16, flush, 16));
 }
 
-OP_FUNCTION(setp_x2) {
-    setp_packed(w, o, m);
-}
-
-OP_FUNCTION(setp_x2_combine) {
-    setp_packed(w, o, m);
-}
+#define SETP_PACKED(name)                                                                          \
+    OP_FUNCTION(name) {                                                                            \
+        setp_packed(w, o, m);                                                                      \
+    }
+SETP_PACKED(setp_f16x2)
+SETP_PACKED(setp_f16x2_combine)
+SETP_PACKED(setp_bf16x2)
+SETP_PACKED(setp_bf16x2_combine)
 
 static void set_value(struct warp *w, const struct op *o, uint32_t m) {
     uint32_t r = compare_any(w, o, (enum ptx_type)o->type2);
@@ -579,21 +588,24 @@ static void set_value(struct warp *w, const struct op *o, uint32_t m) {
     define(w, o, o->d, m, defined_of(w, o->a) & defined_of(w, o->b) & w->predicates_defined[o->p]);
 }
 
-OP_FUNCTION(set) {
-    set_value(w, o, m);
-}
-
-OP_FUNCTION(set_combine) {
-    set_value(w, o, m);
-}
-
-OP_FUNCTION(set_f) {
-    set_value(w, o, m);
-}
-
-OP_FUNCTION(set_f_combine) {
-    set_value(w, o, m);
-}
+#define SET(name)                                                                                  \
+    OP_FUNCTION(name) {                                                                            \
+        set_value(w, o, m);                                                                        \
+    }
+SET(set_b)
+SET(set_b_combine)
+SET(set_s)
+SET(set_s_combine)
+SET(set_u)
+SET(set_u_combine)
+SET(set_f32)
+SET(set_f32_combine)
+SET(set_f64)
+SET(set_f64_combine)
+SET(set_f16)
+SET(set_f16_combine)
+SET(set_bf16)
+SET(set_bf16_combine)
 
 /* ---- selection ---- */
 
@@ -631,6 +643,9 @@ SELECT(selp_b64, u64_alias, source64, put64)
 SLCT(slct_b16, uint32_t, source32, put32)
 SLCT(slct_b32, uint32_t, source32, put32)
 SLCT(slct_b64, u64_alias, source64, put64)
+SLCT(slct_f32_b16, uint32_t, source32, put32)
+SLCT(slct_f32_b32, uint32_t, source32, put32)
+SLCT(slct_f32_b64, u64_alias, source64, put64)
 
 /* ---- class of a number ---- */
 

@@ -34,8 +34,8 @@ static struct shape shape_of(const struct op *o) {
 }
 
 /*
- * Element e of register r in a lane. A: rows g and g+8 alternate by register, columns go on after two
- * of them (after one where there are 8 rows). B: k goes on by register, column g.
+ * Element e of register r in a lane. A: rows g and g+8 alternate by register, columns go on after
+ * two of them (after one where there are 8 rows). B: k goes on by register, column g.
  */
 static int a_row(const struct shape *s, int lane, int r) {
     return (lane >> 2) + (s->rows == 16 ? 8 * (r & 1) : 0);
@@ -103,9 +103,8 @@ static void define_result(struct warp *w, const struct op *o, const struct mma *
         if (!all)
             for (int lane = 0; lane < LANES; lane++) {
                 bool row = rows >> ((lane >> 2) + 8 * row_part) & 1;
-                bool column = x->c_registers == x->s.c
-                                  ? columns >> (2 * (lane & 3) + (i & 1)) & 1
-                                  : (columns >> (2 * (lane & 3)) & 3) == 3;
+                bool column = x->c_registers == x->s.c ? columns >> (2 * (lane & 3) + (i & 1)) & 1
+                                                       : (columns >> (2 * (lane & 3)) & 3) == 3;
                 if (!row || !column) known &= ~(1u << lane);
             }
         define(w, o, x->d[i], ALL_LANES, known);
@@ -187,18 +186,19 @@ static void multiply(const struct mma *x, const struct tensor_rule *rule, int pr
         for (int k = 0; k < x->s.depth; k += rule->block) {
             int left = x->s.depth - k, step = left < rule->block ? left : rule->block;
             uint32_t special[TENSOR_COLUMNS] = {0};
-            for (int n = 0; n < COLUMNS && m->special; n++)
-                special[n] =
-                    tensor_special(&m->a[row][k], &m->b[k][n], COLUMNS, step, acc[n]);
-            tensor_step(&m->as[row][k], &m->ae[row][k],
-                        (const int32_t(*)[TENSOR_COLUMNS])m->bs + k,
+            /* An earlier block may have overflowed. */
+            bool look = m->special;
+            for (int n = 0; n < COLUMNS; n++) look = look || (acc[n] & 0x7f800000) == 0x7f800000;
+            for (int n = 0; n < COLUMNS && look; n++)
+                special[n] = tensor_special(&m->a[row][k], &m->b[k][n], COLUMNS, step, acc[n]);
+            tensor_step(&m->as[row][k], &m->ae[row][k], (const int32_t(*)[TENSOR_COLUMNS])m->bs + k,
                         (const int32_t(*)[TENSOR_COLUMNS])m->be + k, step, product_fraction,
                         rule->fraction, rule->result, acc);
             for (int n = 0; n < COLUMNS; n++) acc[n] = special[n] ? special[n] : acc[n];
         }
         for (int n = 0; n < COLUMNS; n++)
-            m->c[row][n] = rule->add_after ? f32_result(f32_of(acc[n]) + f32_of(m->c[row][n]))
-                                           : acc[n];
+            m->c[row][n] =
+                rule->add_after ? f32_result(f32_of(acc[n]) + f32_of(m->c[row][n])) : acc[n];
     }
 }
 
@@ -224,8 +224,9 @@ static void mma_float(struct warp *w, const struct op *o, uint32_t lanes, bool h
     if (!whole_warp(w, o, lanes)) return;
     struct mma x = mma_of(o, half);
     const struct launch *l = w->block->launch;
-    struct tensor_rule rule =
-        tensor_rule((enum ptx_type)o->type2, l->config->tensor, l->module->target);
+    /* The chip decides, whatever the module was compiled for. */
+    unsigned chip = (unsigned)(10 * l->config->capability_major + l->config->capability_minor);
+    struct tensor_rule rule = tensor_rule((enum ptx_type)o->type2, l->config->tensor, chip);
     struct matrices m;
     /* D may be one of the sources: its definedness is found out first. */
     define_result(w, o, &x);
@@ -346,7 +347,7 @@ OP_FUNCTION(stmatrix) {
                 int column = o->flags & FLAG_TRANS ? lane >> 2 : 2 * (lane & 3) + h;
                 uint16_t half = (uint16_t)(v[lane] >> (16 * h));
                 memcpy(&rows[8 * k + row][2 * column], &half, 2);
-                if (!(defined >> lane & 1)) known[8 * k + row] &= (uint8_t)~(1u << column);
+                if (!(defined >> lane & 1)) known[8 * k + row] &= (uint8_t) ~(1u << column);
             }
     }
     struct access a;

@@ -25,7 +25,9 @@ static uint32_t member_mask(struct warp *w, const struct op *o, uint32_t m, int3
 /* True when the lanes of m are all here; they then act as one. */
 static bool gather(struct warp *w, const struct op *o, uint32_t m, int32_t slot) {
     uint32_t members = member_mask(w, o, m, slot);
-    return members && warp_together(w, o, m, members);
+    if (!members || !warp_together(w, o, m, members)) return false;
+    w->epoch++; /* it orders the accesses of its lanes */
+    return true;
 }
 
 static void source_lane(int mode, int lane, uint32_t b, uint32_t c, int *from, bool *valid) {
@@ -181,5 +183,5 @@ OP_FUNCTION(elect) {
 }
 
 OP_FUNCTION(bar_warp_sync) {
-    if (gather(w, o, m, o->a)) w->epoch++;
+    gather(w, o, m, o->a);
 }

@@ -282,6 +282,17 @@ static void check_level(struct parser *p, const struct op *op, const struct opco
                    (int)opcode->length[0], opcode->text[0], form->version / 10, form->version % 10);
 }
 
+/* cvt.sat between integers must be able to change something. */
+static void check_saturation(struct parser *p, const struct op *op) {
+    if (op->form != FORM_cvt_integer || !(op->flags & FLAG_SAT)) return;
+    unsigned to = ptx_type_bits((enum ptx_type)op->type);
+    unsigned from = ptx_type_bits((enum ptx_type)op->type2);
+    bool to_signed = ptx_type_signed((enum ptx_type)op->type);
+    bool from_signed = ptx_type_signed((enum ptx_type)op->type2);
+    if (from_signed == to_signed ? from <= to : !from_signed && from < to)
+        parse_fail(p, op->line, "'.sat' does not apply to this conversion");
+}
+
 /* The opcode's first word has been read into `first`. */
 static void parse_instruction(struct parser *p, struct op *op, const struct token *first) {
     struct opcode_text opcode = {.count = 1};
@@ -298,6 +309,7 @@ static void parse_instruction(struct parser *p, struct op *op, const struct toke
     char why[200];
     if (form_match(&opcode, op, why, sizeof why) < 0) parse_fail(p, op->line, "%s", why);
     check_level(p, op, &opcode);
+    check_saturation(p, op);
     struct operand operands[MAX_OPERANDS];
     uint32_t count = 0;
     if (!at_punctuation(p, ';')) {

@@ -79,6 +79,8 @@ static void parse_symbol_value(struct parser *p, struct variable *v, uint64_t at
     }
     uint32_t length;
     s->name = parse_name(p, &length);
+    s->name = arena_text(&p->module->arena, s->name, length);
+    if (!s->name) parse_fail(p, s->line, "out of memory");
     s->at = at;
     s->bytes = bytes;
     if (s->generic) parse_expect(p, ')');

@@ -71,6 +71,12 @@ struct symbol *register_find(const struct parser *p, const char *name, uint32_t 
 void scope_open(struct parser *p) {
     if (++p->depth > MAX_NESTING) parse_fail(p, p->token.line, "scopes nest too deeply");
     if (p->scope_count >= MAX_SCOPES) parse_fail(p, p->token.line, "too many scopes");
+    if (p->scope_count == p->scope_capacity) {
+        uint32_t *grown = parse_alloc(p, 2 * p->scope_capacity * sizeof *grown);
+        memcpy(grown, p->scope_parent, p->scope_capacity * sizeof *grown);
+        p->scope_parent = grown;
+        p->scope_capacity *= 2;
+    }
     p->scope_parent[p->scope_count] = p->scope;
     p->scope = p->scope_count++;
 }

@@ -1,6 +1,8 @@
 /* The parser's entry: set up, run, lay out shared memory, fill the pool of constants. */
 #include "parser.h"
 
+#include "mutate.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,7 +270,7 @@ static void bind_functions(struct parser *p) {
     for (struct function *f = m->functions; f; f = f->next) {
         m->by_index[f->index] = f;
         for (uint32_t i = 0; i < f->op_count; i++)
-            ((struct op *)f->ops)[i].run = run[f->ops[i].form];
+            ((struct op *)f->ops)[i].run = form_mutated(f->ops[i].form, run[f->ops[i].form]);
     }
 }
 
@@ -285,7 +287,8 @@ static void check_complete(struct parser *p) {
 
 static bool run_parser(struct parser *p) {
     if (setjmp(p->failed)) return false;
-    p->scope_parent = parse_alloc(p, MAX_SCOPES * sizeof *p->scope_parent);
+    p->scope_capacity = 64;
+    p->scope_parent = parse_alloc(p, p->scope_capacity * sizeof *p->scope_parent);
     p->scope_count = 1;
     parse_module(p);
     check_complete(p);

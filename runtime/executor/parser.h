@@ -108,7 +108,7 @@ struct parser {
     struct symbol *buckets[4096];
     struct symbol *newest; /* stack of all live symbols */
     uint32_t depth;
-    uint32_t scope, scope_count; /* of labels */
+    uint32_t scope, scope_count, scope_capacity; /* of labels */
     uint32_t *scope_parent;
 
     struct constant *constant_buckets[1024];

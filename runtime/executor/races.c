@@ -1,22 +1,433 @@
-/* Races: to come. */
-#include "access.h"
+#include "races.h"
 
-void race_forget(struct region *region);
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define MANY   UINT32_MAX
+#define ATOMIC 0x80
+
+static bool strong(const struct access *a) {
+    return (a->kind & ACCESS_ATOMIC) || (a->o->flags & FLAG_VOLATILE) || a->o->semantics;
+}
+
+static uint32_t op_index(const struct warp *w, const struct op *o) {
+    return (uint32_t)(o - w->code) | w->frame->function->index << 20;
+}
+
+/* The operation behind a number that op_index made. */
+static const struct op *op_of(const struct warp *w, uint32_t index) {
+    const struct module *m = w->block->launch->module;
+    uint32_t function = index >> 20, at = index & 0xfffff;
+    if (!function || function > m->function_count || at >= m->by_index[function]->op_count)
+        return NULL;
+    return &m->by_index[function]->ops[at];
+}
+
+static void describe_other(const struct warp *w, uint32_t index, const char *who, char *text,
+                           size_t bytes) {
+    const struct op *o = op_of(w, index);
+    char line[120] = "";
+    if (o) module_line(w->block->launch->module, o->line, line, sizeof line);
+    snprintf(text, bytes, "%s at line %u: %s", who, o ? o->line : 0, line);
+}
+
+/* ---- values, to tell writes of the same from others ---- */
+
+/* The 4 bytes that a store of this lane puts at `skip` from its address; false when not known. */
+static bool stored_word(const struct access *a, uint32_t lane, uint32_t skip, uint32_t *value) {
+    const struct op *o = a->o;
+    if (form_table[o->form].class != CLASS_STORE) return false;
+    uint32_t bytes = ptx_type_bits((enum ptx_type)o->type) / 8, k = skip / bytes;
+    if (k >= o->vector) return false;
+    uint64_t x =
+        o->wide == WIDE_64 ? source64(a->w, o->list[k])[lane] : source32(a->w, o->list[k])[lane];
+    if (bytes < 4) x &= ((uint64_t)1 << (8 * bytes)) - 1;
+    *value = (uint32_t)(x >> (8 * (skip % bytes)));
+    return true;
+}
+
+/* Whether the bytes that are there are what this lane stores. */
+static bool stores_what_is_there(const struct access *a, uint32_t lane, uint64_t cell) {
+    uint64_t at = a->at[lane], start = cell * 4 > at ? cell * 4 : at;
+    uint32_t value, bytes = a->bytes < 4 ? a->bytes : 4;
+    if (!stored_word(a, lane, (uint32_t)(start - at), &value)) return false;
+    return !memcmp(a->region->host + start, &value, bytes);
+}
+
+static bool stores_the_same(const struct access *a, uint32_t lane, uint32_t other, uint64_t cell) {
+    uint64_t mine = cell * 4 > a->at[lane] ? cell * 4 - a->at[lane] : 0;
+    uint64_t theirs = cell * 4 > a->at[other] ? cell * 4 - a->at[other] : 0;
+    uint32_t x, y;
+    return stored_word(a, lane, (uint32_t)mine, &x) &&
+           stored_word(a, other, (uint32_t)theirs, &y) && x == y;
+}
+
+static const char *conflict_name(bool write, bool with_write) {
+    return write ? with_write ? "write after write" : "write after read" : "read after write";
+}
+
+/* ---- shared memory ---- */
+
+bool race_block_new(struct block *b) {
+    struct race_shared *r = arena_alloc(&b->worker->arena, sizeof *r);
+    if (!r) return false;
+    r->cells = (b->shared.bytes + 3) / 4;
+    size_t n = r->cells + 16;
+    uint32_t *words = arena_alloc(&b->worker->arena, 6 * n * sizeof *words);
+    r->write_bytes = arena_alloc(&b->worker->arena, n);
+    if (!words || !r->write_bytes) return false;
+    uint32_t **parts[6] = {&r->write_epoch, &r->write_key, &r->write_op,
+                           &r->read_epoch,  &r->read_key,  &r->read_op};
+    for (size_t i = 0; i < 6; i++) *parts[i] = words + i * n;
+    b->races = r;
+    return true;
+}
+
+/* A thread with its warp's epoch; ordered by the epochs within a warp. */
+static uint32_t key_of(const struct warp *w, uint32_t lane) {
+    return (w->index * LANES + lane) | w->epoch << 10;
+}
+
+static uint32_t thread_of(uint32_t key) {
+    return key & 1023;
+}
+
+static bool unordered(uint32_t key, uint32_t other) {
+    if (thread_of(key) == thread_of(other)) return false;
+    if (thread_of(key) / LANES != thread_of(other) / LANES) return true;
+    return key >> 10 == other >> 10;
+}
+
+static uint8_t bytes_in_cell(const struct access *a, uint32_t lane, uint64_t cell) {
+    if (a->bytes >= 4) return 15;
+    uint64_t first = a->at[lane] - cell * 4;
+    return (uint8_t)(((1u << a->bytes) - 1) << first);
+}
+
+static void report_shared(struct access *a, uint32_t lane, uint64_t cell, uint32_t other_key,
+                          uint32_t other_op, bool with_write) {
+    char who[60], details[260];
+    bool write = a->kind & ACCESS_WRITE;
+    bool lanes = thread_of(other_key) / LANES == a->w->index;
+    if (other_key == MANY)
+        snprintf(who, sizeof who, "other threads read it");
+    else
+        snprintf(who, sizeof who, "thread %u %s it", thread_of(other_key),
+                 with_write ? "wrote" : "read");
+    describe_other(a->w, other_op, who, details, sizeof details);
+    report_lane(a->w, a->o, lane, FINDING_RACE_SHARED, other_op + 1, details,
+                "%s without %s between them, at shared address 0x%llx",
+                conflict_name(write, with_write),
+                lanes ? "a synchronisation of the warp" : "a barrier",
+                (unsigned long long)(a->region->base + cell * 4));
+}
+
+static bool same_write(const struct access *a, uint32_t lane, uint64_t cell, uint32_t other_key,
+                       uint32_t other_op) {
+    /* Lanes of this very operation have not stored yet: compare their registers. */
+    if (other_op == op_index(a->w, a->o) && thread_of(other_key) / LANES == a->w->index &&
+        (a->lanes >> (thread_of(other_key) % LANES) & 1))
+        return stores_the_same(a, lane, thread_of(other_key) % LANES, cell);
+    return stores_what_is_there(a, lane, cell);
+}
+
+static void shared_cell(struct access *a, struct race_shared *r, uint32_t lane, uint64_t cell,
+                        uint32_t key, uint32_t op, bool is_strong) {
+    uint32_t epoch = a->w->block->epoch;
+    bool write = a->kind & ACCESS_WRITE;
+    uint8_t bytes = bytes_in_cell(a, lane, cell);
+    if (r->write_epoch[cell] == epoch && unordered(key, r->write_key[cell]) &&
+        (r->write_bytes[cell] & bytes) && !(is_strong && (r->write_bytes[cell] & ATOMIC))) {
+        if (write && same_write(a, lane, cell, r->write_key[cell], r->write_op[cell]))
+            report_note(a->w, a->o, lane, FINDING_RACE_SHARED, r->write_op[cell] + 1,
+                        "threads write the same value to shared address 0x%llx without a barrier",
+                        (unsigned long long)(a->region->base + cell * 4));
+        else
+            report_shared(a, lane, cell, r->write_key[cell], r->write_op[cell], true);
+    }
+    if (write) {
+        if (r->read_epoch[cell] == epoch && !is_strong && bytes == 15 &&
+            (r->read_key[cell] == MANY || unordered(key, r->read_key[cell])))
+            report_shared(a, lane, cell, r->read_key[cell], r->read_op[cell], false);
+        bool joins = r->write_epoch[cell] == epoch && r->write_key[cell] == key;
+        r->write_bytes[cell] =
+            (uint8_t)((joins ? r->write_bytes[cell] & 15 : 0) | bytes | (is_strong ? ATOMIC : 0));
+        r->write_epoch[cell] = epoch;
+        r->write_key[cell] = key;
+        r->write_op[cell] = op;
+    }
+    if ((a->kind & ACCESS_READ) && !is_strong) {
+        bool others = r->read_epoch[cell] == epoch && r->read_key[cell] != key;
+        if (others && r->read_key[cell] != MANY) {
+            /* Two threads, or one thread at two epochs of its warp. */
+            bool same = thread_of(r->read_key[cell]) == thread_of(key);
+            bool same_warp = thread_of(r->read_key[cell]) / LANES == thread_of(key) / LANES &&
+                             r->read_key[cell] >> 10 != key >> 10;
+            r->read_key[cell] = same || same_warp ? key : MANY;
+        } else if (!others) {
+            r->read_key[cell] = key;
+        }
+        r->read_epoch[cell] = epoch;
+        r->read_op[cell] = op;
+    }
+}
+
+/*
+ * The usual access, all lanes side by side and nobody else near: the cells need no look one by one.
+ * Returns false when any of them does.
+ */
+static bool shared_quick(struct access *a, struct race_shared *r, uint32_t op) {
+    if (a->lanes != ALL_LANES || (a->bytes & 3)) return false;
+    uint64_t first = a->at[0], bad = 0;
+    EACH_LANE bad |= a->at[i] ^ (first + (uint64_t)i * a->bytes);
+    if (bad || (first & 3)) return false;
+    uint32_t per = a->bytes / 4, epoch = a->w->block->epoch, base = key_of(a->w, 0);
+    uint64_t cell = first / 4, n = (uint64_t)per * LANES;
+    uint32_t busy = 0;
+    const uint32_t *we = r->write_epoch + cell, *re = r->read_epoch + cell;
+    if (a->kind & ACCESS_WRITE) {
+        for (uint64_t i = 0; i < n; i++) busy |= (we[i] == epoch) | (re[i] == epoch);
+        if (busy) return false;
+        memset(r->write_bytes + cell, 15, n);
+        for (uint64_t i = 0; i < n; i++) {
+            r->write_epoch[cell + i] = epoch;
+            r->write_key[cell + i] = base + (uint32_t)i / per;
+            r->write_op[cell + i] = op;
+        }
+    } else {
+        for (uint64_t i = 0; i < n; i++) busy |= (we[i] == epoch) | (re[i] == epoch);
+        if (busy) return false;
+        for (uint64_t i = 0; i < n; i++) {
+            r->read_epoch[cell + i] = epoch;
+            r->read_key[cell + i] = base + (uint32_t)i / per;
+            r->read_op[cell + i] = op;
+        }
+    }
+    return true;
+}
+
+static void race_in_shared(struct access *a) {
+    struct race_shared *r = a->w->block->races;
+    if (!r || (a->kind & ACCESS_ASYNC)) return; /* a copy counts when it completes */
+    uint32_t op = op_index(a->w, a->o);
+    bool is_strong = strong(a);
+    if (!is_strong && shared_quick(a, r, op)) return;
+    EACH_SET_LANE(i, a->lanes) {
+        uint32_t key = key_of(a->w, i);
+        for (uint64_t cell = a->at[i] / 4; cell <= (a->at[i] + a->bytes - 1) / 4; cell++)
+            shared_cell(a, r, i, cell, key, op, is_strong);
+    }
+}
+
+/* A completed asynchronous copy is a write by the thread that asked for it, when it waits. */
+void race_async(struct warp *w, const struct op *o, uint32_t lane, uint64_t at, uint32_t bytes) {
+    struct access a = {.w = w,
+                       .o = o,
+                       .lanes = 1u << lane,
+                       .bytes = bytes,
+                       .kind = ACCESS_WRITE,
+                       .in = SPACE_SHARED,
+                       .region = &w->block->shared};
+    a.at[lane] = at;
+    a.address[lane] = at;
+    race_in_shared(&a);
+}
+
+/* ---- synchronisation between blocks ---- */
+
+void race_launch_start(struct launch *l) {
+    struct race_clock *clock = calloc(1, sizeof *clock);
+    l->clock = clock;
+    if (!clock) return;
+    clock->now = 1;
+    clock->blocks = l->blocks;
+    clock->released = calloc(l->blocks, sizeof *clock->released);
+}
+
+void race_launch_stop(struct launch *l) {
+    if (!l->clock) return;
+    free(l->clock->released);
+    free(l->clock);
+    l->clock = NULL;
+}
+
+void race_fence(struct warp *w) {
+    w->block->fenced = true;
+}
+
+/* An atomic access of a block: it releases, when a fence or its own semantics says so, and
+ * acquires. */
+static void synchronise(struct access *a) {
+    struct block *b = a->w->block;
+    struct race_clock *clock = b->launch->clock;
+    if (!clock || !clock->released) return;
+    bool releases = (a->kind & ACCESS_WRITE) && (b->fenced || a->o->semantics >= SEM_RELEASE);
+    if (releases) {
+        uint32_t now = __atomic_add_fetch(&clock->now, 1, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&clock->released[b->linear], now, __ATOMIC_SEQ_CST);
+    }
+    b->acquired = __atomic_load_n(&clock->now, __ATOMIC_SEQ_CST);
+}
+
+/* Whether what block `other` did at `time` was released before this block last acquired. */
+static bool ordered_blocks(const struct block *b, uint32_t other, uint32_t time) {
+    const struct race_clock *clock = b->launch->clock;
+    if (!clock || !clock->released || other >= clock->blocks) return false;
+    uint32_t released = __atomic_load_n(&clock->released[other], __ATOMIC_SEQ_CST);
+    return released > time && b->acquired > time;
+}
+
+/* ---- global memory ---- */
 
 void race_forget(struct region *region) {
-    (void)region;
+    if (!region->races) return;
+    uint64_t n = region->bytes / (4 * RACE_CELLS) + 1;
+    for (uint64_t i = 0; i < n; i++) free(atomic_load(&region->races[i]));
+    free(region->races);
+    region->races = NULL;
+}
+
+static struct race_page *page_of(struct region *r, uint64_t index, uint64_t launch) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    if (!__atomic_load_n(&r->races, __ATOMIC_ACQUIRE)) {
+        pthread_mutex_lock(&making);
+        if (!r->races) {
+            void *table = calloc(r->bytes / (4 * RACE_CELLS) + 1, sizeof(void *));
+            __atomic_store_n(&r->races, (_Atomic(struct race_page *) *)table, __ATOMIC_RELEASE);
+        }
+        pthread_mutex_unlock(&making);
+        if (!r->races) return NULL;
+    }
+    struct race_page *page = atomic_load(&r->races[index]);
+    if (!page) {
+        struct race_page *fresh = calloc(1, sizeof *fresh);
+        if (!fresh) return NULL;
+        if (atomic_compare_exchange_strong(&r->races[index], &page, fresh))
+            page = fresh;
+        else
+            free(fresh);
+    }
+    while (__atomic_exchange_n(&page->lock, 1, __ATOMIC_ACQUIRE)) {
+    }
+    if (page->launch != launch) {
+        memset(page->writer, 0, sizeof page->writer);
+        memset(page->reader, 0, sizeof page->reader);
+        page->launch = launch;
+    }
+    return page;
+}
+
+static void page_done(struct race_page *page) {
+    __atomic_store_n(&page->lock, 0, __ATOMIC_RELEASE);
+}
+
+static void report_global(struct access *a, uint32_t lane, uint64_t cell, uint32_t other,
+                          uint32_t other_op, bool with_write) {
+    char who[60], details[260];
+    if (other == MANY)
+        snprintf(who, sizeof who, "other blocks read it");
+    else
+        snprintf(who, sizeof who, "block number %u %s it", other - 1,
+                 with_write ? "wrote" : "read");
+    describe_other(a->w, other_op, who, details, sizeof details);
+    report_lane(a->w, a->o, lane, FINDING_RACE_GLOBAL, other_op + 1, details,
+                "%s by different blocks of one launch, at global address 0x%llx",
+                conflict_name(a->kind & ACCESS_WRITE, with_write),
+                (unsigned long long)(a->region->base + cell * 4));
+}
+
+static void global_cell(struct access *a, struct race_page *p, uint32_t lane, uint64_t cell,
+                        uint32_t op, bool is_strong) {
+    struct block *b = a->w->block;
+    uint32_t me = (uint32_t)b->linear + 1, k = (uint32_t)(cell % RACE_CELLS);
+    uint8_t bytes = bytes_in_cell(a, lane, cell);
+    bool write = a->kind & ACCESS_WRITE;
+    uint32_t now = b->launch->clock ? b->launch->clock->now : 0;
+    if (p->writer[k] && p->writer[k] != me && (p->write_bytes[k] & bytes) &&
+        !(is_strong && (p->write_bytes[k] & ATOMIC)) &&
+        !ordered_blocks(b, p->writer[k] - 1, p->write_time[k])) {
+        if (write && stores_what_is_there(a, lane, cell))
+            report_note(a->w, a->o, lane, FINDING_RACE_GLOBAL, p->write_op[k] + 1,
+                        "blocks write the same value to global address 0x%llx",
+                        (unsigned long long)(a->region->base + cell * 4));
+        else
+            report_global(a, lane, cell, p->writer[k], p->write_op[k], true);
+    }
+    if (write) {
+        if (!is_strong && bytes == 15 && p->reader[k] && p->reader[k] != me &&
+            (p->reader[k] == MANY || !ordered_blocks(b, p->reader[k] - 1, 0)))
+            report_global(a, lane, cell, p->reader[k], p->read_op[k], false);
+        bool joins = p->writer[k] == me;
+        p->write_bytes[k] =
+            (uint8_t)((joins ? p->write_bytes[k] & 15 : 0) | bytes | (is_strong ? ATOMIC : 0));
+        p->writer[k] = me;
+        p->write_op[k] = op;
+        p->write_time[k] = now;
+    } else if (!is_strong) {
+        p->reader[k] = p->reader[k] && p->reader[k] != me ? MANY : me;
+        p->read_op[k] = op;
+    }
+}
+
+/* All lanes side by side within one page that no other block has written to there. */
+static bool global_quick(struct access *a, uint32_t op) {
+    if (a->lanes != ALL_LANES || (a->bytes & 3)) return false;
+    uint64_t first = a->at[0], bad = 0;
+    EACH_LANE bad |= a->at[i] ^ (first + (uint64_t)i * a->bytes);
+    uint64_t cell = first / 4, n = (uint64_t)a->bytes / 4 * LANES;
+    if (bad || cell / RACE_CELLS != (cell + n - 1) / RACE_CELLS) return false;
+    struct block *b = a->w->block;
+    struct race_page *p = page_of(a->region, cell / RACE_CELLS, b->launch->number);
+    if (!p) return true;
+    uint32_t me = (uint32_t)b->linear + 1, k = (uint32_t)(cell % RACE_CELLS), busy = 0;
+    const uint32_t *wr = p->writer + k, *rd = p->reader + k;
+    if (a->kind & ACCESS_WRITE) {
+        for (uint64_t i = 0; i < n; i++)
+            busy |= ((wr[i] != 0) & (wr[i] != me)) | ((rd[i] != 0) & (rd[i] != me));
+        if (!busy) {
+            uint32_t now = b->launch->clock ? b->launch->clock->now : 0;
+            memset(p->write_bytes + k, 15, n);
+            for (uint64_t i = 0; i < n; i++) {
+                p->writer[k + i] = me;
+                p->write_op[k + i] = op;
+                p->write_time[k + i] = now;
+            }
+        }
+    } else {
+        for (uint64_t i = 0; i < n; i++) busy |= (wr[i] != 0) & (wr[i] != me);
+        if (!busy)
+            for (uint64_t i = 0; i < n; i++) {
+                uint32_t old = p->reader[k + i];
+                p->reader[k + i] = (old != 0) & (old != me) ? MANY : me;
+                p->read_op[k + i] = op;
+            }
+    }
+    page_done(p);
+    return !busy;
+}
+
+static void race_in_global(struct access *a) {
+    struct launch *l = a->w->block->launch;
+    if (l->blocks < 2 || a->region->read_only) return;
+    uint32_t op = op_index(a->w, a->o);
+    bool is_strong = strong(a);
+    if (is_strong)
+        synchronise(a);
+    else if (global_quick(a, op))
+        return;
+    EACH_SET_LANE(i, a->lanes) {
+        for (uint64_t cell = a->at[i] / 4; cell <= (a->at[i] + a->bytes - 1) / 4; cell++) {
+            struct race_page *p = page_of(a->region, cell / RACE_CELLS, l->number);
+            if (!p) return;
+            global_cell(a, p, i, cell, op, is_strong);
+            page_done(p);
+        }
+    }
 }
 
 void race_access(struct access *a) {
-    (void)a;
-}
-
-void race_async(struct warp *w, const struct op *o, uint32_t lane, uint64_t at, uint32_t bytes);
-
-void race_async(struct warp *w, const struct op *o, uint32_t lane, uint64_t at, uint32_t bytes) {
-    (void)w;
-    (void)o;
-    (void)lane;
-    (void)at;
-    (void)bytes;
+    if (a->in == SPACE_SHARED)
+        race_in_shared(a);
+    else
+        race_in_global(a);
 }

@@ -45,12 +45,14 @@ bool reporter_start(struct reporter *r, const struct config *config) {
     memset(r, 0, sizeof *r);
     if (pthread_mutex_init(&r->lock, NULL)) return false;
     r->json = config->json;
+    r->show_notes = config->notes;
     r->file = stderr;
     if (config->report && *config->report) {
         FILE *file = fopen(config->report, "we");
         if (file) {
             r->file = file;
             r->owned = true;
+            r->show_notes = true;
         }
     }
     return true;
@@ -71,7 +73,8 @@ void reporter_fold(struct reporter *r) {
     pthread_mutex_lock(&r->lock);
     for (struct finding_entry *e = r->entries; e; e = e->next) {
         uint64_t again = e->count - 1 - e->folded;
-        if (!again) continue;
+        bool note = e->other & 0x80000000u;
+        if (!again || (note && !r->show_notes)) continue;
         e->folded += again;
         if (r->json)
             fprintf(r->file, "{\"repeat\": \"%s\", \"times\": %llu}\n", e->title,
@@ -235,7 +238,7 @@ void report_note(struct warp *w, const struct op *o, uint32_t lane, enum finding
         struct place place = {0};
         place_of(&place, w, o, lane);
         r->notes++;
-        print_finding(r, kinds[kind].name, title, &place, NULL, true);
+        if (r->show_notes) print_finding(r, kinds[kind].name, title, &place, NULL, true);
     }
     pthread_mutex_unlock(&r->lock);
 }
@@ -282,13 +285,24 @@ void undefined_flow(struct warp *w, const struct op *o, int32_t slot) {
         return;
     }
     int32_t from = first_undefined(w, o, ALL_LANES);
+    if (!from && o->p > PREDICATE_SINK) f->origins[slot] = f->predicate_origins[o->p];
     /* The destination may be its own source: its origin then stays. */
     if (from && from != slot) f->origins[slot] = f->origins[from];
 }
 
-void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t bytes) {
+void undefined_predicate(struct warp *w, int32_t index) {
+    struct frame *f = w->frame;
+    if (!w->pc || (uint32_t)index >= f->function->predicates) return;
+    const struct op *o = &w->code[w->pc - 1];
+    int32_t from = first_undefined(w, o, ALL_LANES);
+    if (from)
+        f->predicate_origins[index] = f->origins[from];
+    else if (o->p > PREDICATE_SINK)
+        f->predicate_origins[index] = f->predicate_origins[o->p];
+}
+
+static void describe_origin(const struct warp *w, uint32_t origin, char *text, size_t bytes) {
     const struct frame *f = w->frame;
-    uint32_t origin = f->origins && slot > 0 ? f->origins[slot] : 0;
     if (!origin || origin > f->function->op_count) {
         snprintf(text, bytes, "it comes from a register that was never written");
         return;
@@ -298,4 +312,13 @@ void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t byt
     module_line(w->block->launch->module, o->line, line, sizeof line);
     snprintf(text, bytes, "it was loaded, never having been written, at line %u: %s", o->line,
              line);
+}
+
+void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t bytes) {
+    const struct frame *f = w->frame;
+    describe_origin(w, f->origins && slot > 0 ? f->origins[slot] : 0, text, bytes);
+}
+
+void undefined_predicate_origin(const struct warp *w, int32_t index, char *text, size_t bytes) {
+    describe_origin(w, w->frame->predicate_origins[index], text, bytes);
 }

@@ -40,6 +40,7 @@ struct reporter {
     pthread_mutex_t lock;
     FILE *file;
     bool owned, json;
+    bool show_notes; /* in a report file, or when asked for; on stderr they are only counted */
     struct finding_entry *entries;
     uint64_t findings, occurrences, notes;
     char last[1024]; /* the newest finding's first line, for kvfExecutorLastFinding */
@@ -70,5 +71,6 @@ __attribute__((format(printf, 6, 7))) void report_note(struct warp *warp, const 
 
 /* Where an undefined value in a register came from, as text. */
 void undefined_origin(const struct warp *warp, int32_t slot, char *text, size_t bytes);
+void undefined_predicate_origin(const struct warp *warp, int32_t index, char *text, size_t bytes);
 
 #endif

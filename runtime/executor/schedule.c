@@ -5,6 +5,8 @@
 #include "access.h"
 #include "async.h"
 #include "config.h"
+#include "counters.h"
+#include "races.h"
 #include "report.h"
 
 uint64_t worker_random(struct worker *worker) {
@@ -55,6 +57,7 @@ void warp_park(struct warp *w, uint32_t lanes, enum group_state state, uint32_t 
         /* It will be executed, and counted, again. */
         w->worker->warp_instructions--;
         w->worker->lane_instructions -= (uint64_t)__builtin_popcount(lanes);
+        if (w->worker->counters) counter_undo(w->worker, w, lanes);
     }
     w->mask &= ~lanes;
     add_group(w, (struct group){.pc = w->pc - 1,
@@ -341,7 +344,9 @@ static bool pick_group(struct warp *w) {
 }
 
 static void report_undefined_guard(struct warp *w, const struct op *o, uint32_t lanes) {
-    report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_UNINITIALISED_BRANCH, 0, NULL,
+    char details[256];
+    undefined_predicate_origin(w, o->guard, details, sizeof details);
+    report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_UNINITIALISED_BRANCH, 0, details,
                 "the predicate that decides this depends on a value that was never initialised");
 }
 
@@ -450,7 +455,9 @@ struct block *block_new(struct worker *worker) {
     b->shared.bytes = l->shared_bytes;
     b->shared.host = arena_alloc(&worker->arena, l->shared_bytes + 64);
     b->shared.defined = arena_alloc(&worker->arena, l->shared_bytes / 8 + 64);
-    return b->shared.host && b->shared.defined ? b : NULL;
+    if (!b->shared.host || !b->shared.defined) return NULL;
+    if (l->config->check_races && !race_block_new(b)) return NULL;
+    return b;
 }
 
 void block_start(struct block *b, uint64_t linear) {
@@ -460,7 +467,10 @@ void block_start(struct block *b, uint64_t linear) {
     b->id[1] = (uint32_t)(linear / l->grid[0] % l->grid[1]);
     b->id[2] = (uint32_t)(linear / l->grid[0] / l->grid[1]);
     b->steps = 0;
-    b->epoch = 1;
+    /* Epochs go on from block to block, so that what the last one left counts as past. */
+    b->epoch++;
+    b->fenced = false;
+    b->acquired = 0;
     memset(b->barriers, 0, sizeof b->barriers);
     memset(b->shared.defined, 0, (b->shared.bytes + 7) / 8);
     async_reset(b);
@@ -469,13 +479,14 @@ void block_start(struct block *b, uint64_t linear) {
         struct frame *kernel = w->kernel;
         frame_reset(kernel);
         kernel->lanes = w->started;
+        kernel->local_base = LOCAL_START;
         load_frame(w, kernel);
         w->alive = w->started;
         w->mask = 0;
         w->carry = 0;
         w->ticks = 0;
         w->spin = 0;
-        w->epoch = 1;
+        w->epoch++;
         w->waiting_barrier = 0;
         w->groups[0] = (struct group){.pc = 0, .lanes = w->started, .frame = kernel};
         w->group_count = 1;

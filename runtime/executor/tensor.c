@@ -4,8 +4,8 @@
 
 struct tensor_rule tensor_rule(enum ptx_type type, enum tensor_model model, unsigned target) {
     if (model == TENSOR_BY_TARGET)
-        model = target < 89   ? TENSOR_SM80
-                : target < 90 ? TENSOR_SM89
+        model = target < 89    ? TENSOR_SM80
+                : target < 90  ? TENSOR_SM89
                 : target < 100 ? TENSOR_SM90
                                : TENSOR_SM100;
     bool old = model == TENSOR_SM80 || model == TENSOR_SM89;

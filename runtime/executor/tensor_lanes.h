@@ -1,6 +1,6 @@
 /*
- * The arithmetic of tensor.h on rows of accumulators, written to be vectorised: included by op_mma.c
- * in each compilation and by the scalar entry for tests.
+ * The arithmetic of tensor.h on rows of accumulators, written to be vectorised: included by
+ * op_mma.c in each compilation and by the scalar entry for tests.
  */
 #ifndef EXECUTOR_TENSOR_LANES_H
 #define EXECUTOR_TENSOR_LANES_H
@@ -53,8 +53,8 @@ static inline uint32_t tensor_pack(int64_t total, int32_t exponent, int fraction
 }
 
 /*
- * One step for `TENSOR_COLUMNS` accumulators of one row: a[k] are the row's factors, b[k][column] the
- * columns'. `shift` brings a product's fraction bits to the rule's.
+ * One step for `TENSOR_COLUMNS` accumulators of one row: a[k] are the row's factors, b[k][column]
+ * the columns'. `shift` brings a product's fraction bits to the rule's.
  */
 static inline void tensor_step(const int32_t *as, const int32_t *ae,
                                const int32_t (*bs)[TENSOR_COLUMNS],
@@ -85,8 +85,10 @@ static inline void tensor_step(const int32_t *as, const int32_t *ae,
                 int32_t p = as[i] * bs[i][n];
                 int32_t sign = p >> 31, down = highest[n] - (ae[i] + be[i][n]);
                 uint32_t magnitude = (uint32_t)((p ^ sign) - sign);
-                if (up >= 0) magnitude <<= up;
-                else down -= up;
+                if (up >= 0)
+                    magnitude <<= up;
+                else
+                    down -= up;
                 down = down > 31 ? 31 : down;
                 int32_t aligned = (int32_t)(magnitude >> down);
                 part[n] += (aligned ^ sign) - sign;
@@ -112,10 +114,14 @@ static inline uint32_t tensor_special(const struct tensor_factor *a, const struc
     for (int i = 0; i < k; i++) {
         const struct tensor_factor *x = &a[i], *y = &b[i * b_step];
         if (!(x->special | y->special)) continue;
-        if ((x->special | y->special) & 2) nan = true;
-        else if (!x->significand || !y->significand) nan = true; /* infinity times zero */
-        else if ((x->significand < 0) != (y->significand < 0)) minus = true;
-        else plus = true;
+        if ((x->special | y->special) & 2)
+            nan = true;
+        else if (!x->significand || !y->significand)
+            nan = true; /* infinity times zero */
+        else if ((x->significand < 0) != (y->significand < 0))
+            minus = true;
+        else
+            plus = true;
     }
     if (nan || (plus && minus)) return F32_NAN;
     return plus ? 0x7f800000u : minus ? 0xff800000u : 0;

@@ -135,8 +135,9 @@ struct parts {
     uint32_t count, step;
 };
 
+/* Not so where all rows are masked; a NaN counts. */
 static bool has_rows(const struct parts *parts, uint32_t i) {
-    return parts->m[(uint64_t)i * parts->step] != -INFINITY;
+    return parts->l[(uint64_t)i * parts->step] != 0;
 }
 
 /* 2^(m_i - base): what split i counts against that base. */

@@ -30,7 +30,7 @@ void ref_dense_norm(struct ref_range *x, uint32_t count, const float *weight, fl
 }
 
 void ref_dense_rotate(struct ref_range *x, uint32_t rope_dim, const float *table, bool back) {
-    for (uint32_t i = 0; i < rope_dim / 2; i++) {
+    for (size_t i = 0; i < rope_dim / 2; i++) {
         struct ref_range a = x[2 * i], b = x[2 * i + 1];
         double c = (double)table[i], s = (double)table[rope_dim / 2 + i] * (back ? -1 : 1);
         double size = ref_range_most(a) + ref_range_most(b);

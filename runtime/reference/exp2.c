@@ -36,7 +36,8 @@ float ref_exp2(float x) {
 /* x = 2^n * m with m in [sqrt(1/2), sqrt(2)); log2(m) is odd in (m - 1) / (m + 1). */
 float ref_log2(float x) {
     static const float d[4] = {0x1.715476p+1f, 0x1.ec70d6p-1f, 0x1.274d9p-1f, 0x1.b8c6dp-2f};
-    uint32_t bits = ref_bits(ref_one_nan(x));
+    if (isnan(x)) return ref_one_nan(x);
+    uint32_t bits = ref_bits(x);
     int32_t above = (int32_t)(bits - 0x3f3504f3u);
     int32_t n = above >= 0 ? above / (1 << 23) : -((-(above + 1)) / (1 << 23)) - 1;
     float m = ref_float(bits - ((uint32_t)n << 23));

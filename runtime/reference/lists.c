@@ -1,24 +1,25 @@
 /* row_lists and translate_pack: which rows a token attends to, as row numbers page * rows + row. */
 #include "reference.h"
 
+int32_t ref_table_page(const struct ref_table *table, int32_t request, uint32_t column) {
+    if (column >= table->stride) return -1;
+    int32_t page = table->pages_of[(uint64_t)request * table->stride + column];
+    return page >= 0 && (uint32_t)page < table->pages ? page : -1;
+}
+
 /* The row number of row `index` of a request's pages of `rows` rows, -1 where it is not backed. */
 static int32_t row_number(const struct ref_table *table, int32_t request, uint32_t index,
                           uint32_t rows) {
-    uint32_t column = index / rows;
-    if (column >= table->stride) return -1;
-    int32_t page = table->pages_of[(uint64_t)request * table->stride + column];
-    if (page < 0 || (uint32_t)page >= table->pages) return -1;
-    return (int32_t)((uint32_t)page * rows + index % rows);
+    int32_t page = ref_table_page(table, request, index / rows);
+    return page < 0 ? -1 : (int32_t)((uint32_t)page * rows + index % rows);
 }
 
-/* The row of a position that token t sees; t's own position is the last it sees. */
+/* The row of a position that token t sees, `back` positions before its own. */
 static int32_t window_row(const struct ref_type *type, const struct ref_row_lists *args, uint32_t t,
-                          uint32_t position) {
+                          uint32_t back) {
     int32_t request = args->batch.batch_id[t];
-    if (args->workspace) {
-        uint32_t own = t + ((uint32_t)request + 1) * (type->window - 1);
-        return (int32_t)(own - ((uint32_t)args->batch.position[t] - position));
-    }
+    uint32_t position = (uint32_t)args->batch.position[t] - back;
+    if (args->workspace) return (int32_t)(ref_workspace_row(type, t, request) - back);
     if (args->paged) return row_number(&args->window, request, position, type->block);
     int32_t slot = args->batch.state_slot[request];
     if (slot < 0 || (uint32_t)slot >= args->batch.slots) return -1;
@@ -40,7 +41,7 @@ static void list_token(const struct ref_type *type, const struct ref_row_lists *
     int32_t *rows = args->rows + (uint64_t)t * args->list_stride;
     uint32_t seen = (uint32_t)args->batch.position[t] + 1, visible = least(seen, type->window);
     uint32_t count = least(visible, args->list_stride), entries = 0;
-    for (uint32_t i = 0; i < count; i++) rows[i] = window_row(type, args, t, seen - visible + i);
+    for (uint32_t i = 0; i < count; i++) rows[i] = window_row(type, args, t, visible - 1 - i);
     if (type->ratio && !args->indexer)
         entries = least(seen / type->ratio, args->list_stride - count);
     for (uint32_t j = 0; j < entries; j++)

@@ -123,8 +123,9 @@ static void store_block(enum ref_format format, struct ref_range *x, uint32_t co
         struct ref_range in = x[i];
         struct ref_range both = hull(stored(format, in, scale.lo), stored(format, in, scale.hi));
         double slack = token ? fmax(scale.hi / scale.lo - 1, 0) * ref_range_most(both) : 0;
-        for (double s = scale.lo * 2; !token && s < scale.hi; s *= 2)
-            both = hull(both, stored(format, in, s));
+        int steps = token ? 0 : (int)log2(scale.hi / scale.lo);
+        for (int step = 1; step < steps; step++)
+            both = hull(both, stored(format, in, ldexp(scale.lo, step)));
         x[i] = ref_range_bf16((struct ref_range){both.lo - slack, both.hi + slack});
     }
 }

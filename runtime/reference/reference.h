@@ -86,7 +86,10 @@ void ref_row_store(const struct ref_type *type, const struct ref_place *place, u
 void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
                   uint32_t row, uint16_t *value);
 
-/* Copy row `row` of page `page` as it is stored, pad bytes of the row included. */
+/*
+ * Copy a row as it is stored, pad bytes of the row included, to another place of the same type;
+ * page lengths may differ (row.c).
+ */
 void ref_row_copy(const struct ref_type *type, const struct ref_place *from, uint64_t from_page,
                   uint32_t from_row, const struct ref_place *to, uint64_t to_page, uint32_t to_row);
 
@@ -102,6 +105,15 @@ struct ref_batch {
     const int32_t *state_slot;          /* [requests] */
 };
 
+/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
+struct ref_table {
+    const int32_t *pages_of;
+    uint32_t stride, pages;
+};
+
+/* The page of a request's table column, -1 if it is not backed or beyond the table. */
+int32_t ref_table_page(const struct ref_table *table, int32_t request, uint32_t column);
+
 /* ---- swa_write (swa_write.c) ---- */
 
 struct ref_swa_write {
@@ -112,7 +124,7 @@ struct ref_swa_write {
     const float *rope;        /* [positions][rope_dim]: cosines of the pairs, then sines */
     struct ref_place window;  /* ring mode: pages are slots, rows = ring */
     struct ref_array swa_pos, swa_head; /* int32[ring] and int32 a slot */
-    struct ref_place workspace;         /* rows = 0: there is none */
+    struct ref_place workspace;         /* swa_write_workspace; rows = 0: there is none */
 };
 
 /*
@@ -135,32 +147,10 @@ struct ref_swa_write_paged {
     const int32_t *window_table; /* [requests][table_stride] */
     uint32_t pages, table_stride;
     struct ref_place window;    /* rows = block */
-    struct ref_place workspace; /* rows = 0: there is none */
+    struct ref_place workspace; /* swa_write_workspace; rows = 0: there is none */
 };
 
 void ref_swa_write_paged(const struct ref_type *type, const struct ref_swa_write_paged *args);
-
-/* A table of page ids, [requests][stride]; an id outside [0, pages) is not backed. */
-struct ref_table {
-    const int32_t *pages_of;
-    uint32_t stride, pages;
-};
-
-/* ---- workspace_fill (workspace_fill.c) ---- */
-
-struct ref_workspace_fill {
-    struct ref_batch batch; /* position and cu_tokens; in ring mode slots and state_slot */
-    bool paged;
-    struct ref_table table;             /* of the window's pages, in paged mode */
-    struct ref_place window, workspace; /* read, written */
-};
-
-/*
- * The stored rows of the window - 1 positions before each request's first token, into workspace
- * rows cu_tokens[b] + b * (window - 1) and on. Positions below 0 and rows that are not backed are
- * left alone, and so is a request without tokens or with a negative first position.
- */
-void ref_workspace_fill(const struct ref_type *type, const struct ref_workspace_fill *args);
 
 /* ---- tail_append (tail_append.c) ---- */
 
@@ -219,8 +209,8 @@ void ref_compress_pool(const struct ref_type *type, const struct ref_compress *a
 struct ref_row_lists {
     struct ref_batch batch; /* positions is not read; slots and state_slot in ring mode */
     bool paged;
-    bool workspace; /* window rows are the workspace's; neither slots nor a window table is read */
-    struct ref_table window;             /* paged mode */
+    bool workspace;                      /* row_lists_workspace: window rows are the workspace's */
+    struct ref_table window;             /* paged mode, without a workspace */
     struct ref_table block;              /* read for types with a ratio and no indexer */
     bool indexer;                        /* entries are left to translate_pack */
     uint32_t list_stride;                /* elements */
@@ -240,6 +230,28 @@ struct ref_translate_pack {
 };
 
 void ref_translate_pack(const struct ref_type *type, const struct ref_translate_pack *args);
+
+/* ---- the workspace of long chunks (workspace.c) ---- */
+
+/*
+ * One layer's window rows of one launch, as pages like the window place's: of each request in turn
+ * the window - 1 rows before its first token, then its tokens. This is the row of its token t.
+ */
+uint64_t ref_workspace_row(const struct ref_type *type, uint32_t t, int32_t request);
+
+/*
+ * workspace_fill: the window - 1 stored rows before each request's first token of the launch, from
+ * the window place to the workspace. Positions below 0 and rows that are not backed are left alone,
+ * and so is a request without tokens or with a first position below 0.
+ */
+struct ref_workspace_fill {
+    struct ref_batch batch; /* position and cu_tokens; slots and state_slot in ring mode */
+    bool paged;
+    struct ref_table table; /* paged mode */
+    struct ref_place window, workspace;
+};
+
+void ref_workspace_fill(const struct ref_type *type, const struct ref_workspace_fill *args);
 
 /* ---- q_norm_rope, inverse_rope (query.c) ---- */
 

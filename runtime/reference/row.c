@@ -224,10 +224,10 @@ void ref_row_store(const struct ref_type *type, const struct ref_place *place, u
 void ref_row_copy(const struct ref_type *type, const struct ref_place *from, uint64_t from_page,
                   uint32_t from_row, const struct ref_place *to, uint64_t to_page,
                   uint32_t to_row) {
-    for (uint32_t i = 0; i < ref_planes(type->format); i++) {
-        struct sizes size = row_sizes(type, i);
-        const uint8_t *source = page_of(from, i, from_page);
-        uint8_t *target = page_of(to, i, to_page);
+    for (uint32_t plane = 0; plane < ref_planes(type->format); plane++) {
+        struct sizes size = row_sizes(type, plane);
+        const uint8_t *source = page_of(from, plane, from_page);
+        uint8_t *target = page_of(to, plane, to_page);
         memcpy(target + to_row * size.data, source + from_row * size.data, size.data);
         memcpy(target + to->rows * size.data + to_row * size.footer,
                source + from->rows * size.data + from_row * size.footer, size.footer);

@@ -46,7 +46,7 @@ static void load_ds_mla(const struct ref_type *type, struct pages page, uint64_t
     const uint8_t *codes = page.at[0] + row * data;
     const uint8_t *scale = page.at[0] + rows * data + row * footer;
     for (uint32_t i = 0; i < scales; i++)
-        decode_e4m3(codes + 64 * i, 64, ref_ue8m0_value(scale[i]), value + (size_t)64 * i);
+        decode_e4m3(codes + (size_t)64 * i, 64, ref_ue8m0_value(scale[i]), value + (size_t)64 * i);
     memcpy(value + nope, codes + nope, (size_t)type->rope_dim * 2);
 }
 
@@ -56,7 +56,7 @@ static void load_two_plane(const struct ref_type *type, struct pages page, uint6
     uint32_t nope = type->head_dim - type->rope_dim;
     const uint8_t *codes = page.at[0] + row * type->head_dim;
     for (uint32_t i = 0; i < nope / 64; i++)
-        decode_e4m3(codes + 64 * i, 64, ref_ue8m0_value(codes[nope + 2 * i]),
+        decode_e4m3(codes + (size_t)64 * i, 64, ref_ue8m0_value(codes[nope + 2 * i]),
                     value + (size_t)64 * i);
     memcpy(value + nope, page.at[1] + row * type->rope_dim * 2, (size_t)type->rope_dim * 2);
 }
@@ -74,15 +74,16 @@ static void load_fp4_index(const struct ref_type *type, struct pages page, uint6
     const uint8_t *code = page.at[0] + row * codes;
     const uint8_t *scale = page.at[0] + rows * codes + row * scales;
     for (uint32_t i = 0; i < scales; i++)
-        decode_e2m1(code + 16 * i, 32, ref_ue8m0_value(scale[i]), value + (size_t)32 * i);
+        decode_e2m1(code + (size_t)16 * i, 32, ref_ue8m0_value(scale[i]), value + (size_t)32 * i);
 }
 
 void ref_row_load(const struct ref_type *type, const struct ref_place *place, uint64_t page,
                   uint32_t row, uint16_t *value) {
-    struct pages pages = {0};
-    for (uint32_t i = 0; i < REF_PLANES; i++)
-        if (place->plane[i].base)
-            pages.at[i] = place->plane[i].base + page * place->plane[i].stride;
+    struct pages pages;
+    for (uint32_t i = 0; i < REF_PLANES; i++) {
+        uint32_t plane = i < ref_planes(type->format) ? i : 0;
+        pages.at[i] = place->plane[plane].base + page * place->plane[plane].stride;
+    }
     switch (type->format) {
     case REF_BF16: load_bf16(type, pages, row, value); break;
     case REF_FP8_TOKEN: load_token(type, pages, row, value); break;

@@ -27,27 +27,28 @@ static void make_row(const struct ref_type *type, const uint8_t *latent, const f
     for (uint32_t i = nope; i < type->head_dim; i++) row[i] = ref_bf16(x[i]);
 }
 
-/* Store a token's row in the workspace, if there is one. */
-static void store_workspace(const struct ref_type *type, const struct ref_place *workspace,
-                            uint32_t t, int32_t request, const uint16_t *row) {
-    if (!workspace->rows) return;
-    uint32_t number = t + ((uint32_t)request + 1) * (type->window - 1);
-    ref_row_store(type, workspace, number / workspace->rows, number % workspace->rows, row);
-}
-
-/* A token that is no padding and has a row in the rope table. */
+/* Whether token t is real and has a row in the rope table. */
 static bool is_real(const struct ref_batch *batch, uint32_t t) {
     int32_t request = batch->batch_id[t], position = batch->position[t];
     return request >= 0 && (uint32_t)request < batch->requests && position >= 0 &&
            (uint32_t)position < batch->positions;
 }
 
+/* Every real token has a row in the workspace, wherever else it is kept. */
+static void store_workspace(const struct ref_type *type, const struct ref_place *workspace,
+                            uint32_t t, int32_t request, const uint16_t *row) {
+    if (!workspace->rows) return;
+    uint64_t number = ref_workspace_row(type, t, request);
+    ref_row_store(type, workspace, number / workspace->rows, (uint32_t)(number % workspace->rows),
+                  row);
+}
+
 void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args) {
     const struct ref_batch *batch = &args->batch;
     uint16_t row[REF_MAX_DIM];
     for (uint32_t t = 0; t < batch->tokens; t++) {
-        int32_t position = batch->position[t], request, slot;
         if (!is_real(batch, t)) continue;
+        int32_t position = batch->position[t], request, slot;
         make_row(type, args->latent + t * args->latent_stride, args->norm_weight,
                  args->rope + (uint64_t)position * type->rope_dim, row);
         store_workspace(type, &args->workspace, t, batch->batch_id[t], row);
@@ -60,26 +61,19 @@ void ref_swa_write(const struct ref_type *type, const struct ref_swa_write *args
     }
 }
 
-/* The page that holds a position, -1 if the table has none. */
-static int32_t find_page(const struct ref_type *type, const struct ref_swa_write_paged *args,
-                         int32_t request, int32_t position) {
-    uint32_t column = (uint32_t)position / type->block;
-    if (column >= args->table_stride) return -1;
-    int32_t page = args->window_table[(uint64_t)request * args->table_stride + column];
-    return page >= 0 && (uint32_t)page < args->pages ? page : -1;
-}
-
 void ref_swa_write_paged(const struct ref_type *type, const struct ref_swa_write_paged *args) {
     const struct ref_batch *batch = &args->batch;
+    const struct ref_table table = {args->window_table, args->table_stride, args->pages};
     uint16_t row[REF_MAX_DIM];
     for (uint32_t t = 0; t < batch->tokens; t++) {
-        int32_t request = batch->batch_id[t], position = batch->position[t];
         if (!is_real(batch, t)) continue;
+        int32_t request = batch->batch_id[t], position = batch->position[t];
         make_row(type, args->latent + t * args->latent_stride, args->norm_weight,
                  args->rope + (uint64_t)position * type->rope_dim, row);
         store_workspace(type, &args->workspace, t, request, row);
-        int32_t page = find_page(type, args, request, position);
-        if (page < 0 || position < args->write_from[request]) continue;
+        if (position < args->write_from[request]) continue;
+        int32_t page = ref_table_page(&table, request, (uint32_t)position / type->block);
+        if (page < 0) continue;
         ref_row_store(type, &args->window, (uint64_t)page, (uint32_t)position % type->block, row);
     }
 }

@@ -12,7 +12,7 @@
 #define NO_EXPONENT    (-1000) /* of a zero */
 
 struct ref_tensor_core ref_tensor_core_of(const char *target) {
-    int number = strncmp(target, "sm_", 3) == 0 ? atoi(target + 3) : 0;
+    long number = strncmp(target, "sm_", 3) == 0 ? strtol(target + 3, NULL, 10) : 0;
     if (number < 90) return (struct ref_tensor_core){8, 24};
     return (struct ref_tensor_core){16, 25};
 }

@@ -5,7 +5,6 @@
 #include "demo.h"
 
 #include "report.h"
-#include "schedule.h"
 #include "tool.h"
 
 #include <stdio.h>
@@ -22,12 +21,6 @@ static void choose_layers(struct demo_type *at) {
             at->layers[at->driven++] = wish[i];
 }
 
-static bool make_weights(struct demo *demo, const char *name, size_t count, struct buffer *out) {
-    if (!buffer_create(&demo->session, name, 4 * count, false, out)) return false;
-    input_weight(&demo->random, false, buffer_floats(out), (uint32_t)count);
-    return buffer_upload(&demo->session, out);
-}
-
 static bool make_rope(struct demo *demo, struct demo_type *at, uint32_t type) {
     size_t bytes = 4 * (size_t)SCHEDULE_POSITIONS * at->rules.rope_dim;
     kvf_error error;
@@ -39,11 +32,9 @@ static bool make_rope(struct demo *demo, struct demo_type *at, uint32_t type) {
 }
 
 static bool make_tables(struct demo *demo, struct demo_type *at, uint32_t type) {
-    size_t rows = (size_t)at->rules.ratio * (1 + at->rules.overlap);
     return make_rope(demo, at, type) &&
-           make_weights(demo, "norm_weight", at->rules.head_dim, &at->weight) &&
-           make_weights(demo, "ape", rows * at->rules.head_dim, &at->ape) &&
-           make_weights(demo, "ape", rows * at->info.indexer_dim, &at->index_ape);
+           demo_weights(demo, "norm_weight", at->rules.head_dim, &at->weight) &&
+           demo_compressor_open(demo, type, false) && demo_compressor_open(demo, type, true);
 }
 
 static int find_job(const char *name) {
@@ -52,7 +43,7 @@ static int find_job(const char *name) {
     return job;
 }
 
-/* The kernels of the type that write the state cache. */
+/* The kernels of the type that write the state cache and the pages. */
 static bool open_kernels(struct demo *demo, struct demo_type *at) {
     const struct rules *rules = &demo->session.rules;
     for (size_t i = 0; i < rules->kernel_count; i++) {
@@ -102,8 +93,8 @@ static void close_all(struct demo *demo) {
     for (uint32_t type = 0; type < DEMO_TYPES; type++) {
         buffer_destroy(&demo->session, &demo->types[type].rope);
         buffer_destroy(&demo->session, &demo->types[type].weight);
-        buffer_destroy(&demo->session, &demo->types[type].ape);
-        buffer_destroy(&demo->session, &demo->types[type].index_ape);
+        demo_compressor_close(demo, &demo->types[type].compressors[0]);
+        demo_compressor_close(demo, &demo->types[type].compressors[1]);
     }
     mirror_destroy(&demo->mirror);
     kvf_cache_destroy(demo->cache);
@@ -160,6 +151,9 @@ static bool prove_array(struct demo *demo, const struct mirror_array *array, boo
 static bool prove(struct demo *demo, bool all, uint64_t *others) {
     for (size_t i = 0; i < demo->mirror.count; i++)
         if (!prove_array(demo, &demo->mirror.arrays[i], all, others)) return false;
+    for (uint32_t type = 0; all && type < demo->session.model.types; type++)
+        if (!demo_compressor_prove(demo, type, false) || !demo_compressor_prove(demo, type, true))
+            return false;
     return true;
 }
 
@@ -177,26 +171,27 @@ static bool reset_slots(struct demo *demo, const struct schedule *schedule) {
 }
 
 /* All driven layers of a type, in step order in each. */
-static bool run_type(struct demo *demo, uint32_t type, const struct batch_device *device) {
+static bool run_type(struct demo *demo, uint32_t type, const struct demo_step *step) {
     const struct demo_type *at = &demo->types[type];
-    for (uint32_t i = 0; i < at->driven; i++)
-        for (int job = 0; job < DEMO_STATE_RESET; job++)
-            if (at->kernels[job].present &&
-                !demo_run(demo, type, (enum demo_job)job, at->layers[i], device))
-                return false;
+    for (uint32_t n = 0; n < at->driven; n++)
+        if (!demo_swa_write(demo, type, n, step) ||
+            !demo_compressor_run(demo, type, false, n, step) ||
+            !demo_compressor_run(demo, type, true, n, step))
+            return false;
     return true;
 }
 
 static bool run_step(struct demo *demo) {
-    struct batch_device device;
-    bool good = batch_upload(&demo->session, &demo->batch, &device);
+    struct demo_step step;
+    bool good = demo_step_open(demo, &step);
     for (uint32_t type = 0; good && type < demo->session.model.types; type++)
-        good = run_type(demo, type, &device);
-    batch_free(&demo->session, &device);
+        good = run_type(demo, type, &step);
+    demo_step_close(demo, &step);
     return good;
 }
 
-static bool serve(struct demo *demo, struct schedule *schedule) {
+static bool serve(struct demo *demo) {
+    struct schedule *schedule = &demo->schedule;
     bool more = true;
     schedule_init(schedule);
     while (more) {
@@ -243,25 +238,29 @@ static bool show_table(const struct demo *demo, const struct report *report) {
     return good;
 }
 
-static void show_run(const struct demo *demo, const struct schedule *schedule, uint64_t undriven) {
+static void show_run(const struct demo *demo, uint64_t undriven) {
+    const struct schedule *schedule = &demo->schedule;
     const kvf_model_info *model = &demo->session.model;
     printf("\n%u requests over %u slots (%u slots reused), %u steps (%u of decode only), %u tokens "
            "and %u padded\n",
            SCHEDULE_REQUESTS, SCHEDULE_SLOTS, schedule->slots_reused, schedule->steps,
            schedule->decode_steps, schedule->tokens, schedule->padding);
+    uint64_t pages = 0;
+    for (uint32_t type = 0; type < model->types; type++)
+        pages += demo->types[type].kernels[DEMO_COMPRESS].compared +
+                 demo->types[type].kernels[DEMO_INDEX_COMPRESS].compared;
     printf("state cache of %u layers and %u draft layers: %llu bytes, all compared, %llu of them "
-           "in layers that were not driven\n",
+           "in layers that were not driven; pages: %llu bytes\n",
            model->layers, model->draft_layers, (unsigned long long)demo->mirror.bytes,
-           (unsigned long long)undriven);
+           (unsigned long long)undriven, (unsigned long long)pages);
 }
 
 static bool run(struct demo *demo, const struct options *options, const struct report *report) {
-    struct schedule schedule;
     uint64_t undriven = 0;
-    if (!open_all(demo, options) || !serve(demo, &schedule)) return false;
+    if (!open_all(demo, options) || !serve(demo)) return false;
     if (!prove(demo, true, &undriven)) return false;
     bool good = show_table(demo, report);
-    show_run(demo, &schedule, undriven);
+    show_run(demo, undriven);
     printf("%s\n", good ? "every byte is what it must be" : "FAILED");
     return good;
 }

@@ -1,14 +1,12 @@
 /* The demo's launches: the kernel on the state cache's memory, its reference on the image. */
 #include "demo.h"
 
-#include "schedule.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const demo_job_names[DEMO_JOBS] = {"swa_write", "tail_append", "index_tail_append",
-                                               "state_reset"};
+const char *const demo_job_names[DEMO_JOBS] = {"swa_write",   "compress",          "index_compress",
+                                               "tail_append", "index_tail_append", "state_reset"};
 
 /* Where an array of one layer lies, on the device and in the image. */
 struct place {
@@ -29,9 +27,8 @@ static bool place_of(struct demo *demo, uint32_t type, uint32_t layer, const cha
     return true;
 }
 
-/* Set "<name>" and "<name>_stride" of a call, and give back the image for the reference. */
-static bool bind(struct demo *demo, struct call *call, uint32_t type, uint32_t layer,
-                 const char *name, struct ref_array *out) {
+bool demo_bind(struct demo *demo, struct call *call, uint32_t type, uint32_t layer,
+               const char *name, struct ref_array *out) {
     struct place place;
     char stride[48];
     if (!place_of(demo, type, layer, name, &place)) return false;
@@ -50,9 +47,26 @@ static bool launch(struct demo *demo, struct demo_kernel *kernel) {
     return true;
 }
 
-/* Inputs of a step: ordinary numbers, and now and then a token of the difficult kinds. */
-static bool make_input(struct demo *demo, const char *name, enum ref_dtype dtype, uint32_t columns,
-                       struct buffer *out, uint64_t *stride) {
+/* Tokens of the batch that are not padding. */
+static uint32_t real_tokens(const struct batch *batch) {
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < batch->tokens; t++) count += batch->batch_id[t] >= 0;
+    return count;
+}
+
+bool demo_launch(struct demo *demo, struct demo_kernel *kernel, const struct demo_step *step) {
+    batch_set(&demo->batch, &step->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS, &kernel->call);
+    kernel->work += real_tokens(&demo->batch);
+    return launch(demo, kernel);
+}
+
+struct ref_batch demo_batch(const struct demo *demo) {
+    return batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS);
+}
+
+/* Ordinary numbers, and now and then a token of the difficult kinds. */
+bool demo_input(struct demo *demo, const char *name, enum ref_dtype dtype, uint32_t columns,
+                struct buffer *out, uint64_t *stride) {
     *stride = (uint64_t)columns * (dtype == REF_F32 ? 4 : 2);
     if (!buffer_create(&demo->session, name, demo->batch.tokens * *stride, false, out))
         return false;
@@ -64,114 +78,51 @@ static bool make_input(struct demo *demo, const char *name, enum ref_dtype dtype
     return buffer_upload(&demo->session, out);
 }
 
-/* Tokens of the batch that are not padding. */
-static uint32_t real_tokens(const struct batch *batch) {
-    uint32_t count = 0;
-    for (uint32_t t = 0; t < batch->tokens; t++) count += batch->batch_id[t] >= 0;
-    return count;
+bool demo_weights(struct demo *demo, const char *name, size_t count, struct buffer *out) {
+    if (!buffer_create(&demo->session, name, 4 * count, false, out)) return false;
+    input_weight(&demo->random, false, buffer_floats(out), (uint32_t)count);
+    return buffer_upload(&demo->session, out);
 }
 
 /* ---- swa_write ---- */
 
-static bool bind_window(struct demo *demo, struct demo_type *at, uint32_t type, uint32_t layer,
+static bool bind_window(struct demo *demo, uint32_t type, uint32_t layer,
                         struct ref_swa_write *args) {
+    struct demo_type *at = &demo->types[type];
     struct call *call = &at->kernels[DEMO_SWA_WRITE].call;
     char name[32];
     for (uint32_t i = 0; i < ref_planes(at->rules.format); i++) {
         snprintf(name, sizeof name, "swa_%s", ref_plane_name(at->rules.format, i));
-        if (!bind(demo, call, type, layer, name, &args->window.plane[i])) return false;
+        if (!demo_bind(demo, call, type, layer, name, &args->window.plane[i])) return false;
     }
-    return bind(demo, call, type, layer, "swa_pos", &args->swa_pos) &&
-           bind(demo, call, type, layer, "swa_head", &args->swa_head);
+    return demo_bind(demo, call, type, layer, "swa_pos", &args->swa_pos) &&
+           demo_bind(demo, call, type, layer, "swa_head", &args->swa_head);
 }
 
-static bool swa_write(struct demo *demo, uint32_t type, uint32_t layer) {
+bool demo_swa_write(struct demo *demo, uint32_t type, uint32_t n, const struct demo_step *step) {
     struct demo_type *at = &demo->types[type];
     struct demo_kernel *kernel = &at->kernels[DEMO_SWA_WRITE];
     struct buffer latent = {0};
     struct ref_swa_write args = {
-        .batch = batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS),
+        .batch = demo_batch(demo),
         .norm_weight = buffer_floats(&at->weight),
         .rope = buffer_floats(&at->rope),
         .window = {.rows = at->rules.ring},
     };
-    bool good = make_input(demo, "latent", at->rules.input, at->rules.head_dim, &latent,
+    bool good = demo_input(demo, "latent", at->rules.input, at->rules.head_dim, &latent,
                            &args.latent_stride) &&
-                bind_window(demo, at, type, layer, &args);
+                bind_window(demo, type, at->layers[n], &args);
     if (good) {
         call_set(&kernel->call, "latent", buffer_address(&latent));
         call_set(&kernel->call, "latent_stride", args.latent_stride);
         if (at->rules.kv_norm) call_set(&kernel->call, "norm_weight", buffer_address(&at->weight));
         call_set(&kernel->call, "rope", buffer_address(&at->rope));
         args.latent = buffer_data(&latent);
-        good = launch(demo, kernel);
+        good = demo_launch(demo, kernel, step);
         ref_swa_write(&at->rules, &args);
     }
     buffer_destroy(&demo->session, &latent);
     return good;
-}
-
-/* ---- tail_append ---- */
-
-static bool bind_tails(struct demo *demo, uint32_t type, enum demo_job job, uint32_t layer,
-                       struct ref_tail_append *args) {
-    const struct {
-        const char *name;
-        struct ref_array *array;
-    } arrays[] = {{"tail_ka", &args->ka},
-                  {"tail_za", &args->za},
-                  {"tail_kb", &args->kb},
-                  {"tail_zb", &args->zb},
-                  {"tail_len", &args->len}};
-    struct call *call = &demo->types[type].kernels[job].call;
-    char name[32];
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        snprintf(name, sizeof name, "%s%s", job == DEMO_INDEX_TAIL_APPEND ? "idx_" : "",
-                 arrays[i].name);
-        if (!mirror_find(&demo->mirror, type, name)) continue; /* no stream b without overlap */
-        if (!bind(demo, call, type, layer, name, arrays[i].array)) return false;
-    }
-    return true;
-}
-
-static bool tail_append(struct demo *demo, uint32_t type, enum demo_job job, uint32_t layer) {
-    struct demo_type *at = &demo->types[type];
-    struct demo_kernel *kernel = &at->kernels[job];
-    bool index = job == DEMO_INDEX_TAIL_APPEND;
-    const struct buffer *ape = index ? &at->index_ape : &at->ape;
-    struct buffer kv = {0}, score = {0};
-    struct ref_tail_append args = {
-        .batch = batch_reference(&demo->batch, SCHEDULE_SLOTS, SCHEDULE_POSITIONS),
-        .dim = index ? at->info.indexer_dim : at->rules.head_dim,
-        .ape = buffer_floats(ape),
-    };
-    uint32_t columns = (1 + at->rules.overlap) * args.dim;
-    bool good = make_input(demo, "kv", at->rules.input, columns, &kv, &args.kv_stride) &&
-                make_input(demo, "score", at->rules.input, columns, &score, &args.score_stride) &&
-                bind_tails(demo, type, job, layer, &args);
-    if (good) {
-        call_set(&kernel->call, "kv", buffer_address(&kv));
-        call_set(&kernel->call, "kv_stride", args.kv_stride);
-        call_set(&kernel->call, "score", buffer_address(&score));
-        call_set(&kernel->call, "score_stride", args.score_stride);
-        if (at->rules.ape_on_write) call_set(&kernel->call, "ape", buffer_address(ape));
-        args.kv = buffer_data(&kv);
-        args.score = buffer_data(&score);
-        good = launch(demo, kernel);
-        ref_tail_append(&at->rules, &args);
-    }
-    buffer_destroy(&demo->session, &kv);
-    buffer_destroy(&demo->session, &score);
-    return good;
-}
-
-bool demo_run(struct demo *demo, uint32_t type, enum demo_job job, uint32_t layer,
-              const struct batch_device *device) {
-    struct demo_kernel *kernel = &demo->types[type].kernels[job];
-    batch_set(&demo->batch, device, SCHEDULE_SLOTS, SCHEDULE_POSITIONS, &kernel->call);
-    kernel->work += real_tokens(&demo->batch);
-    return job == DEMO_SWA_WRITE ? swa_write(demo, type, layer)
-                                 : tail_append(demo, type, job, layer);
 }
 
 /* ---- state_reset ---- */

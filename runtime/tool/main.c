@@ -14,6 +14,7 @@ static const struct command {
     {"info", tool_info, "show a bundle's layer types, kernels and bytes"},
     {"verify", tool_verify, "run every kernel and compare it with its reference, bit for bit"},
     {"plan", tool_plan, "say how many requests and tokens a memory holds"},
+    {"profile", tool_profile, "count what every kernel does, and estimate its time on a chip"},
     {"demo", tool_demo, "serve prompts and decode steps through a state cache, and prove it"},
 };
 

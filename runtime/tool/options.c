@@ -18,6 +18,7 @@ static const struct row {
     {'k', "kernel", "NAME", "only this kernel"},
     {'t', "type", "NAME", "only this layer type"},
     {'g', "target", "NAME", "force the modules of this target (sm_90)"},
+    {'n', "schedules", "N", "repeat in N orders of blocks and warps (the executor's)"},
     {'r', "report", "FILE", "what `kvforge build --report` wrote: times and registers"},
 };
 
@@ -59,6 +60,7 @@ static bool take(struct options *out, int letter, const char *text) {
     switch (letter) {
     case 'd': return parse_driver(text, &out->driver);
     case 's': return parse_number(text, &out->seed);
+    case 'n': return parse_number(text, &out->schedules) && out->schedules <= 10000;
     case 'k': out->kernel = text; return true;
     case 't': out->type = text; return true;
     case 'g': out->target = text; return true;

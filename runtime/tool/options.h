@@ -8,6 +8,7 @@ struct options {
     const char *bundle;     /* directory */
     kvf_driver_kind driver; /* auto */
     uint64_t seed;          /* 1 */
+    uint64_t schedules;     /* 0: once, in the order the environment asks for */
     const char *kernel;     /* only this kernel, or null */
     const char *type;       /* only this layer type, or null */
     const char *target;     /* force this target, or null */
@@ -16,7 +17,8 @@ struct options {
 
 /*
  * Parse the words of a command. `accepts` names the options it takes, by their first letters:
- * 'd'river, 's'eed, 'k'ernel, 't'ype, 'g' target, 'r'eport. `about` is a sentence for --help.
+ * 'd'river, 's'eed, 'k'ernel, 't'ype, 'g' target, 'r'eport,
+ * 'n' schedules. `about` is a sentence for --help.
  * Returns -1 to go on; else the exit status to end with (--help was asked for, or usage is wrong).
  */
 int options_parse(int argc, char **argv, const char *accepts, const char *about,

@@ -49,6 +49,7 @@ static void add_decodes(struct schedule *schedule, struct batch *batch) {
     for (uint32_t i = 0; i < schedule->waiting; i++) {
         struct schedule_request *request = &schedule->requests[i];
         if (request->slot < 0 || request->done < request->prompt) continue;
+        schedule->who[batch->requests] = i;
         batch_request(batch, request->slot, (int32_t)request->done++, 1);
     }
 }
@@ -60,6 +61,7 @@ static void add_prompts(struct schedule *schedule, struct batch *batch) {
         if (request->slot < 0 || request->done >= request->prompt) continue;
         uint32_t count = request->prompt - request->done, left = BUDGET - batch->tokens;
         if (count > left) count = left;
+        schedule->who[batch->requests] = i;
         batch_request(batch, request->slot, (int32_t)request->done, count);
         request->done += count;
     }

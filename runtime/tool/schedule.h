@@ -26,6 +26,7 @@ struct schedule {
     int32_t reset[SCHEDULE_REQUESTS];   /* slots that were given back before this step */
     uint32_t reset_count, slots_reused; /* how many now; admissions into a used slot so far */
     uint32_t used;                      /* bit s: slot s has been used before */
+    uint32_t who[BATCH_REQUESTS];       /* the number of each request of the batch */
 };
 
 void schedule_init(struct schedule *schedule);

@@ -63,6 +63,20 @@ static void explain(const struct difference *at) {
            at->count, (ssize_t)at->offset, at->got, at->want);
 }
 
+static void print_case(struct verify *verify, const struct subject *subject, bool good,
+                       const char *what, uint32_t tokens, uint64_t changed, uint64_t compared) {
+    verify->compared += compared;
+    verify->failed += !good;
+    printf("%sok %u - %s/%s: %s (%u tokens, %llu bytes written, %llu compared)\n",
+           good ? "" : "not ", ++verify->cases, subject->info->name, subject->kernel, what, tokens,
+           (unsigned long long)changed, (unsigned long long)compared);
+}
+
+void verify_property(struct verify *verify, const struct subject *subject, bool good,
+                     const char *what, uint32_t tokens, uint64_t compared) {
+    print_case(verify, subject, good, what, tokens, 0, compared);
+}
+
 void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
                  bool ran, const char *what, uint32_t tokens) {
     struct difference differences[VERIFY_OUTPUTS] = {0};
@@ -75,11 +89,7 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
     }
     verify->broken = verify->broken || !ran;
     verify->changed += changed;
-    verify->compared += compared;
-    verify->failed += !equal;
-    printf("%sok %u - %s/%s: %s (%u tokens, %llu bytes written, %llu compared)\n",
-           equal ? "" : "not ", ++verify->cases, subject->info->name, subject->kernel, what, tokens,
-           (unsigned long long)changed, (unsigned long long)compared);
+    print_case(verify, subject, equal, what, tokens, changed, compared);
     if (!ran) printf("#   the launch failed\n");
     for (unsigned i = 0; i < outputs->count; i++) {
         if (!differences[i].count) continue;
@@ -154,24 +164,30 @@ static bool run_common(struct verify *verify, const struct options *options) {
     return !wanted(options->type, info.name) || run_kernels(verify, options, &subject);
 }
 
-int tool_verify(int argc, char **argv) {
-    struct options options;
+/* Everything that is wanted, once; true if all of it was executed and equal. */
+static bool verify_once(const struct options *options) {
     struct session session;
-    int status = options_parse(argc, argv, "dsktg",
-                               "Run every kernel of BUNDLE on random and adversarial inputs, and "
-                               "compare every byte with the\nreferences. Prints TAP.",
-                               &options);
-    if (status >= 0) return status;
-    struct verify verify = {.session = &session, .random = options.seed * 2 + 1};
-    bool good = session_open(&options, &session);
+    struct verify verify = {.session = &session, .random = options->seed * 2 + 1};
+    bool good = session_open(options, &session);
     for (uint32_t type = 0; good && type < session.model.types; type++)
-        good = run_type(&verify, &options, type);
-    good = good && run_common(&verify, &options);
+        good = run_type(&verify, options, type);
+    good = good && run_common(&verify, options);
     good = good && verify.cases > 0 && !verify.failed;
     printf("1..%u\n# %u cases, %u failed, %llu bytes written, %llu compared\n", verify.cases,
            verify.cases, verify.failed, (unsigned long long)verify.changed,
            (unsigned long long)verify.compared);
     if (!verify.cases) printf("# nothing was executed\n");
     session_close(&session);
+    return good;
+}
+
+int tool_verify(int argc, char **argv) {
+    struct options options;
+    int status = options_parse(argc, argv, "dsktgn",
+                               "Run every kernel of BUNDLE on random and adversarial inputs, and "
+                               "compare every byte with the\nreferences. Prints TAP.",
+                               &options);
+    if (status >= 0) return status;
+    bool good = options.schedules ? verify_schedules(&options, verify_once) : verify_once(&options);
     return good ? TOOL_GOOD : TOOL_FAILED;
 }

@@ -15,6 +15,8 @@ struct verify {
     unsigned cases, failed;     /* lines printed */
     uint64_t changed, compared; /* bytes that references wrote; bytes compared */
     bool broken;                /* the driver failed: nothing more can be run */
+    uint32_t far_slot;          /* the only slot or page that a case uses when far is not 0 */
+    uint64_t far;               /* added to the strides of slots and pages, see verify_bind_far */
 };
 
 /* A kernel of a layer type. */
@@ -42,15 +44,29 @@ bool outputs_remember(struct outputs *outputs);
 void verify_case(struct verify *verify, const struct subject *subject, struct outputs *outputs,
                  bool ran, const char *what, uint32_t tokens);
 
+/*
+ * Run `once` in options->schedules orders of blocks and warps, each in a process of its own because
+ * a driver takes its settings when it starts. Prints a line for each; true if all were good.
+ */
+bool verify_schedules(const struct options *options, bool (*once)(const struct options *));
+
+/* A line for what is no comparison with a reference: "ok N - type/kernel: WHAT (...)". */
+void verify_property(struct verify *verify, const struct subject *subject, bool good,
+                     const char *what, uint32_t tokens, uint64_t compared);
+
 /* Each prints its own lines and returns false if the driver broke or memory was short. */
+
+/* swa_write and swa_write_workspace. */
 bool verify_swa_write(struct verify *verify, const struct subject *subject);
-bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
 bool verify_swa_paged(struct verify *verify, const struct subject *subject); /* by swa_write */
 bool verify_state_reset(struct verify *verify, const struct subject *subject);
 /* These two with their forms for the indexer: index_tail_append, index_compress. */
 bool verify_tail_append(struct verify *verify, const struct subject *subject);
 bool verify_compress(struct verify *verify, const struct subject *subject);
-/* row_lists and translate_pack. */
+bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
+/* All kernels of window and workspace together; run by workspace_fill. */
+bool verify_history(struct verify *verify, const struct subject *subject);
+/* row_lists, row_lists_workspace and translate_pack. */
 bool verify_lists(struct verify *verify, const struct subject *subject);
 /* q_norm_rope and inverse_rope. */
 bool verify_query(struct verify *verify, const struct subject *subject);
@@ -78,6 +94,16 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
 
 /* Set "<name>" and "<name>_stride" of a call. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/*
+ * The same for an array of slots or pages. With verify->far its stride grows by that, and its base
+ * moves down so that slot far_slot stays where it is: offsets beyond 2^32 without the memory.
+ */
+void verify_bind_far(const struct verify *verify, struct call *call, const char *name,
+                     const struct buffer *buffer, uint64_t stride);
+
+/* What `far` is in the cases that use it: 5 GiB, and aligned as anything may be. */
+#define VERIFY_FAR ((uint64_t)5 << 30)
 
 /* The type's rules with its indexer's dim and row format. */
 struct ref_type verify_index(const struct verify *verify, const struct subject *subject);

@@ -13,9 +13,9 @@ uint32_t verify_align(const struct call *call, const char *name) {
 }
 
 struct ref_tensor_core verify_core(const struct verify *verify) {
-    char target[16];
-    snprintf(target, sizeof target, "sm_%d", kvf_device_capability(verify->session->device));
-    return ref_tensor_core_of(target);
+    char device[16];
+    snprintf(device, sizeof device, "sm_%d", kvf_device_capability(verify->session->device));
+    return ref_tensor_core_of(device);
 }
 
 bool verify_output(struct verify *verify, const struct call *call, const char *name, uint32_t slots,
@@ -38,12 +38,21 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
     return buffer_upload(verify->session, out);
 }
 
-void verify_bind(struct call *call, const char *name, const struct buffer *buffer,
-                 uint64_t stride) {
+static void bind(struct call *call, const char *name, kvf_address base, uint64_t stride) {
     char stride_name[64];
     snprintf(stride_name, sizeof stride_name, "%s_stride", name);
-    call_set(call, name, buffer_address(buffer));
+    call_set(call, name, base);
     call_set(call, stride_name, stride);
+}
+
+void verify_bind(struct call *call, const char *name, const struct buffer *buffer,
+                 uint64_t stride) {
+    bind(call, name, buffer_address(buffer), stride);
+}
+
+void verify_bind_far(const struct verify *verify, struct call *call, const char *name,
+                     const struct buffer *buffer, uint64_t stride) {
+    bind(call, name, buffer_address(buffer) - verify->far_slot * verify->far, stride + verify->far);
 }
 
 struct ref_type verify_index(const struct verify *verify, const struct subject *subject) {

@@ -267,11 +267,11 @@ bool verify_attn(struct verify *verify, const struct subject *subject) {
     b->subject = subject;
     b->rules = subject->rules;
     b->has_entries = b->rules.ratio > 0;
-    b->core = verify_core(verify);
     b->heads = 5;
     b->split_rows = verify->session->rules.split_rows;
     b->scale = 0x1.6a09e6p-5f;
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
+    if (good) b->core = verify_core(verify);
     good = good && make_places(b) && lengths(b) && (!b->has_entries || entries_alone(b)) &&
            head_counts(b) && numbers(b) && scales(b) && far_pages(b);
     verify_place_destroy(verify, &b->window);

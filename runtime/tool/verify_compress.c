@@ -98,9 +98,15 @@ static void fill_table(struct bench *b, int32_t *table, int32_t *write_from) {
     uint64_t *random = &b->verify->random;
     uint32_t first = input_below(random, b->pages);
     for (uint32_t r = 0; r < b->batch.requests; r++) {
-        write_from[r] = input_below(random, 4) ? 0 : (int32_t)input_below(random, b->positions);
+        write_from[r] = b->verify->far || input_below(random, 4)
+                            ? 0
+                            : (int32_t)input_below(random, b->positions);
         for (uint32_t column = 0; column < b->table_stride; column++) {
             uint32_t chance = input_below(random, 12), at = r * b->table_stride + column;
+            if (b->verify->far) {
+                table[at] = at == 0 ? (int32_t)b->verify->far_slot : -1;
+                continue;
+            }
             table[at] = chance == 0   ? -1
                         : chance == 1 ? (int32_t)b->pages
                                       : (int32_t)((first + at * (b->pages % 7 ? 7 : 1)) % b->pages);
@@ -146,9 +152,10 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
     call_set(call, "write_from", buffer_address(&inputs->write_from));
     call_set(call, "block_table", buffer_address(&inputs->table));
     for (int i = 0; i < TAILS; i++)
-        if (b->tail[i].image) verify_bind(call, b->tail_name[i], &b->tail[i], b->tail_stride[i]);
+        if (b->tail[i].image)
+            verify_bind_far(b->verify, call, b->tail_name[i], &b->tail[i], b->tail_stride[i]);
     for (uint32_t i = 0; i < ref_planes(b->stored.format); i++)
-        verify_bind(call, b->plane_name[i], &b->plane[i], b->plane_stride[i]);
+        verify_bind_far(b->verify, call, b->plane_name[i], &b->plane[i], b->plane_stride[i]);
     return call_launch(b->verify->session, call);
 }
 
@@ -222,6 +229,18 @@ static void all_phases(struct bench *b) {
     batch_request(&b->batch, 7, 0, (uint32_t)ratio * 2 + 1);
 }
 
+/* One slot and one page, both gigabytes behind their bases. */
+static bool far_slot(struct bench *b) {
+    uint32_t ratio = b->rules.ratio;
+    batch_clear(&b->batch);
+    batch_request(&b->batch, SLOTS - 1, (int32_t)ratio - 1, ratio + 1); /* entries 0 and 1 */
+    b->verify->far = VERIFY_FAR;
+    b->verify->far_slot = SLOTS - 1;
+    bool good = run_case(b, INPUT_RANDOM, "a slot and a page 35 GiB behind the first");
+    b->verify->far = 0;
+    return good;
+}
+
 static bool run_all(struct bench *b) {
     const struct plan_space space = {ref_tail_ring(&b->rules), b->positions, &b->verify->random};
     char what[96];
@@ -239,6 +258,7 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "values and scores: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, what);
     }
+    good = good && far_slot(b);
     all_phases(b);
     return good && set_weights(b, true) &&
            run_case(b, INPUT_RANDOM, "ape and norm weights of every kind");

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define TOKENS   8
-#define REQUESTS 3
-#define COLUMNS  5 /* of the block table */
+#define REQUESTS 3u
+#define COLUMNS  5u /* of the block table */
 #define PAGES    12
 
 struct bench {
@@ -40,7 +40,7 @@ static void fill_table(struct bench *b, int32_t *table) {
         table[i] = (int32_t)(b->keys.first + (start + 5 * i) % PAGES);
     table[2] = -1;
     table[COLUMNS + 1] = (int32_t)(b->keys.first + PAGES);
-    table[2 * COLUMNS] = INT32_MIN;
+    table[COLUMNS + COLUMNS] = INT32_MIN;
 }
 
 /* Numbers into every row that some token may see; all others stay NaN. */
@@ -48,7 +48,7 @@ static void fill_keys(struct bench *b, enum input_kind kind) {
     verify_place_clear(&b->keys);
     for (uint32_t t = 0; t < b->tokens; t++) {
         int32_t request = b->batch_id[t], position = b->position[t];
-        if (request < 0 || request >= REQUESTS || position < 0) continue;
+        if (request < 0 || (uint32_t)request >= REQUESTS || position < 0) continue;
         uint32_t visible = ((uint32_t)position + 1) / b->index.ratio;
         for (uint32_t j = 0; j < visible && j / b->k < COLUMNS; j++) {
             int32_t page = buffer_ints(&b->table)[(uint32_t)request * COLUMNS + j / b->k];
@@ -67,7 +67,7 @@ static bool make_inputs(struct bench *b, enum input_kind q, enum input_kind w,
     fill_table(b, table);
     if (!make_ints(b, "batch_id", b->batch_id, b->tokens, &b->ids) ||
         !make_ints(b, "position", b->position, b->tokens, &b->positions) ||
-        !make_ints(b, "block_table", table, REQUESTS * COLUMNS, &b->table) ||
+        !make_ints(b, "block_table", table, sizeof table / 4, &b->table) ||
         !buffer_create(session, "q", 2 * heads * b->index.head_dim, false, &b->q) ||
         !buffer_create(session, "w", 4 * heads, false, &b->w))
         return false;
@@ -182,7 +182,7 @@ static bool shapes(struct bench *b) {
     begin(b, 0, 40);
     add_token(b, -1, 20, 0);
     add_token(b, 1, 0, 0); /* position -1 */
-    add_token(b, REQUESTS, 20, 0);
+    add_token(b, (int32_t)REQUESTS, 20, 0);
     add_token(b, INT32_MIN, 20, 0);
     add_token(b, 0, 33, 0);
     if (!run_case(b, INPUT_RANDOM, INPUT_RANDOM, INPUT_RANDOM, "padding and indices out of range"))
@@ -228,8 +228,8 @@ bool verify_indexer_scores(struct verify *verify, const struct subject *subject)
     b->index = verify_index(verify, subject);
     b->heads = subject->info->indexer_heads;
     b->k = b->index.block / b->index.ratio;
-    b->core = verify_core(verify);
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call);
+    if (good) b->core = verify_core(verify);
     good = good &&
            verify_place_create(verify, &b->call, "index", &b->index, b->k, PAGES, &b->keys) &&
            shapes(b) && numbers(b) && far_pages(b);

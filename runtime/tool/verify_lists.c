@@ -1,4 +1,5 @@
-/* row_lists and translate_pack: every token's list, whatever the tables and counts hold. */
+/* row_lists, row_lists_workspace and translate_pack: every token's list, whatever the tables and
+ * counts hold. */
 #include "plans.h"
 #include "verify.h"
 
@@ -13,7 +14,7 @@ struct bench {
     const struct subject *subject;
     struct ref_type rules;
     struct call call;
-    bool packs, paged; /* translate_pack; window in pages */
+    bool packs, paged, workspace; /* translate_pack; window in pages; row_lists_workspace */
     uint32_t positions, table_stride, pages;
     uint32_t list_stride, topk_stride; /* elements */
     struct batch batch;
@@ -118,7 +119,7 @@ static void reference_lists(struct bench *b) {
     struct ref_row_lists args = {
         .batch = batch_reference(&b->batch, SLOTS, 0),
         .paged = b->paged,
-        .workspace = !strcmp(b->subject->kernel, "row_lists_workspace"),
+        .workspace = b->workspace,
         .window = table(b, &b->window),
         .block = table(b, &b->block),
         .indexer = b->subject->info->has_indexer,
@@ -186,6 +187,7 @@ bool verify_lists(struct verify *verify, const struct subject *subject) {
     b->subject = subject;
     b->rules = subject->rules;
     b->packs = !strcmp(subject->kernel, "translate_pack");
+    b->workspace = !strcmp(subject->kernel, "row_lists_workspace");
     b->paged = verify->session->rules.paged;
     b->positions = 4 * b->rules.ring + 1000;
     b->table_stride = b->positions / b->rules.block; /* the last positions lie beyond it */

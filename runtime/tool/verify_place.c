@@ -14,20 +14,42 @@ static bool create_plane(struct verify *verify, const struct call *call, uint32_
                          (place->pages - 1) * place->stride[i] + bytes, false, &place->plane[i]);
 }
 
+static void describe(const char *prefix, const struct ref_type *rules, uint32_t rows,
+                     uint32_t pages, struct verify_place *out) {
+    *out = (struct verify_place){
+        .rules = *rules, .rows = rows, .pages = pages, .planes = ref_planes(rules->format)};
+    for (uint32_t i = 0; i < out->planes; i++)
+        snprintf(out->name[i], sizeof out->name[i], "%s_%s", prefix,
+                 ref_plane_name(rules->format, i));
+}
+
 bool verify_place_create(struct verify *verify, const struct call *call, const char *prefix,
                          const struct ref_type *rules, uint32_t rows, uint32_t pages,
                          struct verify_place *out) {
-    memset(out, 0, sizeof *out);
-    out->rules = *rules;
-    out->rows = rows;
-    out->pages = pages;
-    for (uint32_t i = 0; i < ref_planes(rules->format); i++) {
-        snprintf(out->name[i], sizeof out->name[i], "%s_%s", prefix,
-                 ref_plane_name(rules->format, i));
+    describe(prefix, rules, rows, pages, out);
+    for (uint32_t i = 0; i < out->planes; i++)
         if (!create_plane(verify, call, i, out)) return false;
-    }
     verify_place_clear(out);
     return true;
+}
+
+bool verify_place_create_output(struct verify *verify, const struct call *call, const char *prefix,
+                                const struct ref_type *rules, uint32_t rows, uint32_t pages,
+                                struct verify_place *out) {
+    describe(prefix, rules, rows, pages, out);
+    for (uint32_t i = 0; i < out->planes; i++)
+        if (!verify_output(verify, call, out->name[i], pages, ref_page_bytes(rules, i, rows),
+                           &out->plane[i], &out->stride[i]))
+            return false;
+    return true;
+}
+
+bool verify_place_create_workspace(struct verify *verify, const struct call *call,
+                                   const struct ref_type *rules, uint32_t rows,
+                                   const struct batch *batch, struct verify_place *out) {
+    uint32_t needed = batch->tokens + batch->requests * (rules->window - 1);
+    uint32_t pages = needed ? (needed + rows - 1) / rows : 1;
+    return verify_place_create_output(verify, call, "ws_swa", rules, rows, pages, out);
 }
 
 void verify_place_destroy(struct verify *verify, struct verify_place *place) {
@@ -35,7 +57,7 @@ void verify_place_destroy(struct verify *verify, struct verify_place *place) {
 }
 
 void verify_place_clear(struct verify_place *place) {
-    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++)
+    for (uint32_t i = 0; i < place->planes; i++)
         memset(buffer_data(&place->plane[i]), 0xff, buffer_bytes(&place->plane[i]));
 }
 
@@ -47,6 +69,12 @@ void verify_place_store(struct verify *verify, struct verify_place *place, enum 
     ref_row_store(&place->rules, &to, number / place->rows, number % place->rows, value);
 }
 
+void verify_place_scramble(struct verify *verify, struct verify_place *place) {
+    for (uint32_t i = 0; i < place->planes; i++)
+        for (size_t at = 0; at < buffer_bytes(&place->plane[i]); at++)
+            buffer_data(&place->plane[i])[at] = (uint8_t)input_next(&verify->random);
+}
+
 uint32_t verify_place_row(struct verify *verify, const struct verify_place *place) {
     return place->first * place->rows + input_below(&verify->random, place->pages * place->rows);
 }
@@ -56,14 +84,26 @@ void verify_place_far(struct verify_place *place) {
 }
 
 bool verify_place_upload(struct verify *verify, const struct verify_place *place) {
-    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++)
+    for (uint32_t i = 0; i < place->planes; i++)
         if (!buffer_upload(verify->session, &place->plane[i])) return false;
     return true;
 }
 
+bool verify_place_download(struct verify *verify, struct verify_place *place) {
+    for (uint32_t i = 0; i < place->planes; i++)
+        if (!session_download(verify->session, place->plane[i].image, place->plane[i].allocation,
+                              place->plane[i].total))
+            return false;
+    return true;
+}
+
+void verify_place_outputs(struct verify_place *place, struct outputs *outputs) {
+    for (uint32_t i = 0; i < place->planes; i++) outputs->list[outputs->count++] = &place->plane[i];
+}
+
 void verify_place_bind(const struct verify_place *place, struct call *call) {
     char name[64];
-    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++) {
+    for (uint32_t i = 0; i < place->planes; i++) {
         snprintf(name, sizeof name, "%s_stride", place->name[i]);
         call_set(call, place->name[i],
                  buffer_address(&place->plane[i]) - place->first * place->stride[i]);
@@ -73,27 +113,10 @@ void verify_place_bind(const struct verify_place *place, struct call *call) {
 
 struct ref_place verify_place_reference(const struct verify_place *place) {
     struct ref_place out = {.rows = place->rows};
-    for (uint32_t i = 0; i < ref_planes(place->rules.format); i++) {
+    for (uint32_t i = 0; i < place->planes; i++) {
         uintptr_t base = (uintptr_t)buffer_data(&place->plane[i]);
         out.plane[i] = (struct ref_array){(uint8_t *)(base - place->first * place->stride[i]),
                                           place->stride[i]};
     }
     return out;
-}
-
-void verify_place_outputs(struct verify_place *place, struct outputs *outputs) {
-    for (uint32_t i = 0; place->pages && i < ref_planes(place->rules.format); i++)
-        outputs->list[outputs->count++] = &place->plane[i];
-}
-
-bool verify_workspace_create(struct verify *verify, const struct call *call,
-                             const struct ref_type *rules, uint32_t rows,
-                             struct verify_place *out) {
-    char name[48];
-    snprintf(name, sizeof name, "ws_swa_%s", ref_plane_name(rules->format, 0));
-    if (!call_has(call, name)) return true;
-    uint32_t longest = rules->ring > rows ? rules->ring : rows;
-    uint32_t needed = 2 * longest + 64 + 24 * (rules->window - 1);
-    return verify_place_create(verify, call, "ws_swa", rules, rows, needed / rows + 1, out) &&
-           verify_place_upload(verify, out);
 }

@@ -1,6 +1,8 @@
-/* swa_write in paged mode: rows found through the window table, blocks that are not backed. */
+/*
+ * swa_write in paged mode: rows found through the window table, blocks that are not backed.
+ * swa_write_workspace is the same with a second place to write.
+ */
 #include "plans.h"
-#include "verify.h"
 #include "verify_place.h"
 
 #include <stdio.h>
@@ -12,10 +14,9 @@ struct bench {
     const struct subject *subject;
     struct ref_type rules;
     struct call call;
-    struct buffer plane[REF_PLANES], weight, rope;
-    uint64_t plane_stride[REF_PLANES];
-    char plane_name[REF_PLANES][16];
-    struct verify_place workspace; /* no pages: the kernel has none */
+    bool both;                             /* swa_write_workspace */
+    struct verify_place window, workspace; /* the workspace is made for each case */
+    struct buffer weight, rope;
     uint32_t positions, table_stride, pages;
     struct batch batch;
 };
@@ -29,16 +30,10 @@ struct inputs {
 static bool make_all(struct bench *b) {
     struct session *session = b->verify->session;
     size_t rope = (size_t)b->positions * b->rules.rope_dim;
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++) {
-        snprintf(b->plane_name[i], sizeof b->plane_name[i], "swa_%s",
-                 ref_plane_name(b->rules.format, i));
-        if (!verify_output(b->verify, &b->call, b->plane_name[i], b->pages,
-                           ref_page_bytes(&b->rules, i, b->rules.block), &b->plane[i],
-                           &b->plane_stride[i]))
-            return false;
-    }
-    if (!verify_workspace_create(b->verify, &b->call, &b->rules, b->rules.block, &b->workspace) ||
-        !buffer_create(session, "rope", 4 * rope, false, &b->rope) ||
+    if (!verify_place_create_output(b->verify, &b->call, "swa", &b->rules, b->rules.block, b->pages,
+                                    &b->window))
+        return false;
+    if (!buffer_create(session, "rope", 4 * rope, false, &b->rope) ||
         !buffer_create(session, "norm_weight", 4 * (size_t)b->rules.head_dim, false, &b->weight))
         return false;
     input_rope(&b->verify->random, buffer_floats(&b->rope), rope);
@@ -50,6 +45,11 @@ static bool set_weight(struct bench *b, bool special) {
     return buffer_upload(b->verify->session, &b->weight);
 }
 
+/* With far pages only the first request has one, for its first block. */
+static int32_t far_page(const struct bench *b, uint32_t at) {
+    return at == 0 ? (int32_t)b->verify->far_slot : -1;
+}
+
 /* Every block of every request a page of its own; in `holes` some have none. */
 static void fill_table(struct bench *b, bool holes, int32_t *table, int32_t *write_from) {
     uint64_t *random = &b->verify->random;
@@ -59,10 +59,11 @@ static void fill_table(struct bench *b, bool holes, int32_t *table, int32_t *wri
         for (uint32_t column = 0; column < b->table_stride; column++) {
             uint32_t at = r * b->table_stride + column;
             uint32_t chance = holes ? input_below(random, 8) : 8;
-            table[at] = chance == 0   ? -1
-                        : chance == 1 ? (int32_t)b->pages
-                        : chance == 2 ? INT32_MIN
-                                      : (int32_t)((first + at) % b->pages);
+            table[at] = b->verify->far ? far_page(b, at)
+                        : chance == 0  ? -1
+                        : chance == 1  ? (int32_t)b->pages
+                        : chance == 2  ? INT32_MIN
+                                       : (int32_t)((first + at) % b->pages);
         }
     }
 }
@@ -77,6 +78,9 @@ static bool make_inputs(struct bench *b, enum input_kind kind, bool holes, struc
         !buffer_create(session, "window_table", 4 * (size_t)requests * b->table_stride, false,
                        &out->table))
         return false;
+    if (b->both && !verify_place_create_workspace(b->verify, &b->call, &b->rules, b->rules.block,
+                                                  &b->batch, &b->workspace))
+        return false;
     fill_table(b, holes, buffer_ints(&out->table), buffer_ints(&out->write_from));
     return buffer_upload(session, &out->write_from) && buffer_upload(session, &out->table);
 }
@@ -87,6 +91,7 @@ static void free_inputs(struct bench *b, struct inputs *inputs) {
     buffer_destroy(session, &inputs->latent);
     buffer_destroy(session, &inputs->write_from);
     buffer_destroy(session, &inputs->table);
+    verify_place_destroy(b->verify, &b->workspace);
 }
 
 static bool launch(struct bench *b, const struct inputs *inputs) {
@@ -100,8 +105,9 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
     call_set(call, "write_from", buffer_address(&inputs->write_from));
     call_set(call, "window_table", buffer_address(&inputs->table));
     for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
-        verify_bind(call, b->plane_name[i], &b->plane[i], b->plane_stride[i]);
-    if (b->workspace.pages) verify_place_bind(&b->workspace, call);
+        verify_bind_far(b->verify, call, b->window.name[i], &b->window.plane[i],
+                        b->window.stride[i]);
+    verify_place_bind(&b->workspace, call);
     return call_launch(b->verify->session, call);
 }
 
@@ -116,21 +122,19 @@ static void reference(struct bench *b, const struct inputs *inputs) {
         .window_table = buffer_ints(&inputs->table),
         .pages = b->pages,
         .table_stride = b->table_stride,
-        .window = {.rows = b->rules.block},
+        .window = verify_place_reference(&b->window),
+        .workspace = verify_place_reference(&b->workspace),
     };
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
-        args.window.plane[i] = (struct ref_array){buffer_data(&b->plane[i]), b->plane_stride[i]};
-    if (b->workspace.pages) args.workspace = verify_place_reference(&b->workspace);
     ref_swa_write_paged(&b->rules, &args);
 }
 
 static bool run_case(struct bench *b, enum input_kind kind, bool holes, const char *what) {
     struct inputs inputs = {0};
     struct outputs outputs = {0};
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
-        outputs.list[outputs.count++] = &b->plane[i];
+    bool good = make_inputs(b, kind, holes, &inputs);
+    verify_place_outputs(&b->window, &outputs);
     verify_place_outputs(&b->workspace, &outputs);
-    bool good = make_inputs(b, kind, holes, &inputs) && outputs_remember(&outputs);
+    good = good && outputs_remember(&outputs);
     if (good) {
         bool ran = launch(b, &inputs);
         reference(b, &inputs);
@@ -138,6 +142,16 @@ static bool run_case(struct bench *b, enum input_kind kind, bool holes, const ch
     }
     free_inputs(b, &inputs);
     return good && !b->verify->broken;
+}
+
+static bool far_pages(struct bench *b) {
+    batch_clear(&b->batch);
+    batch_request(&b->batch, 0, 3, b->rules.block + 2);
+    b->verify->far = VERIFY_FAR;
+    b->verify->far_slot = b->pages - 1;
+    bool good = run_case(b, INPUT_RANDOM, false, "a page 5 GiB times its number behind the first");
+    b->verify->far = 0;
+    return good;
 }
 
 static bool run_all(struct bench *b) {
@@ -157,7 +171,8 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "latents: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, false, what);
     }
-    if (!good || !b->rules.kv_norm) return good;
+    if (!good || !far_pages(b)) return false;
+    if (!b->rules.kv_norm) return true;
     plan_numbers(&space, &b->batch);
     return set_weight(b, true) && run_case(b, INPUT_RANDOM, false, "norm weights of every kind");
 }
@@ -168,13 +183,13 @@ bool verify_swa_paged(struct verify *verify, const struct subject *subject) {
     b->verify = verify;
     b->subject = subject;
     b->rules = subject->rules;
+    b->both = !strcmp(subject->kernel, "swa_write_workspace");
     b->positions = 4 * b->rules.block + 64;
     b->table_stride = 4; /* the last positions lie beyond the table */
     b->pages = 16 * b->table_stride;
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
                 make_all(b) && run_all(b);
-    for (uint32_t i = 0; i < REF_PLANES; i++) buffer_destroy(verify->session, &b->plane[i]);
-    verify_place_destroy(verify, &b->workspace);
+    verify_place_destroy(verify, &b->window);
     buffer_destroy(verify->session, &b->weight);
     buffer_destroy(verify->session, &b->rope);
     free(b);

@@ -1,6 +1,7 @@
-/* swa_write in ring mode: where rows go, which tokens survive, and every kind of number. */
-#include "verify.h"
-
+/*
+ * swa_write in ring mode: where rows go, which tokens survive, and every kind of number.
+ * swa_write_workspace is the same with a second place to write.
+ */
 #include "plans.h"
 #include "verify_place.h"
 
@@ -16,24 +17,17 @@ struct bench {
     const struct subject *subject;
     struct ref_type rules;
     struct call call;
-    struct buffer plane[REF_PLANES], swa_pos, swa_head, weight, rope;
-    uint64_t plane_stride[REF_PLANES], pos_stride, head_stride;
-    char plane_name[REF_PLANES][16];
-    struct verify_place workspace; /* no pages: the kernel has none */
+    bool both;                             /* swa_write_workspace */
+    struct verify_place window, workspace; /* the workspace is made for each case */
+    struct buffer swa_pos, swa_head, weight, rope;
+    uint64_t pos_stride, head_stride;
     uint32_t positions;
     struct batch batch;
 };
 
 static bool make_outputs(struct bench *b) {
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++) {
-        snprintf(b->plane_name[i], sizeof b->plane_name[i], "swa_%s",
-                 ref_plane_name(b->rules.format, i));
-        uint64_t bytes = ref_page_bytes(&b->rules, i, b->rules.ring);
-        if (!verify_output(b->verify, &b->call, b->plane_name[i], SLOTS, bytes, &b->plane[i],
-                           &b->plane_stride[i]))
-            return false;
-    }
-    return verify_workspace_create(b->verify, &b->call, &b->rules, b->rules.ring, &b->workspace) &&
+    return verify_place_create_output(b->verify, &b->call, "swa", &b->rules, b->rules.ring, SLOTS,
+                                      &b->window) &&
            verify_output(b->verify, &b->call, "swa_pos", SLOTS, 4 * (uint64_t)b->rules.ring,
                          &b->swa_pos, &b->pos_stride) &&
            verify_output(b->verify, &b->call, "swa_head", SLOTS, 4, &b->swa_head, &b->head_stride);
@@ -57,22 +51,17 @@ static bool set_weight(struct bench *b, bool special) {
 static void set_params(struct bench *b, const struct batch_device *device,
                        const struct buffer *latent, uint64_t stride) {
     struct call *call = &b->call;
-    char name[32];
     batch_set(&b->batch, device, SLOTS, b->positions, call);
     call_set(call, "latent", buffer_address(latent));
     call_set(call, "latent_stride", stride);
     if (b->rules.kv_norm) call_set(call, "norm_weight", buffer_address(&b->weight));
     call_set(call, "rope", buffer_address(&b->rope));
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++) {
-        call_set(call, b->plane_name[i], buffer_address(&b->plane[i]));
-        snprintf(name, sizeof name, "%s_stride", b->plane_name[i]);
-        call_set(call, name, b->plane_stride[i]);
-    }
-    call_set(call, "swa_pos", buffer_address(&b->swa_pos));
-    call_set(call, "swa_pos_stride", b->pos_stride);
-    call_set(call, "swa_head", buffer_address(&b->swa_head));
-    call_set(call, "swa_head_stride", b->head_stride);
-    if (b->workspace.pages) verify_place_bind(&b->workspace, call);
+    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
+        verify_bind_far(b->verify, call, b->window.name[i], &b->window.plane[i],
+                        b->window.stride[i]);
+    verify_place_bind(&b->workspace, call);
+    verify_bind_far(b->verify, call, "swa_pos", &b->swa_pos, b->pos_stride);
+    verify_bind_far(b->verify, call, "swa_head", &b->swa_head, b->head_stride);
 }
 
 static void reference(struct bench *b, const struct buffer *latent, uint64_t stride) {
@@ -82,24 +71,26 @@ static void reference(struct bench *b, const struct buffer *latent, uint64_t str
         .latent_stride = stride,
         .norm_weight = buffer_floats(&b->weight),
         .rope = buffer_floats(&b->rope),
-        .window = {.rows = b->rules.ring},
+        .window = verify_place_reference(&b->window),
         .swa_pos = {buffer_data(&b->swa_pos), b->pos_stride},
         .swa_head = {buffer_data(&b->swa_head), b->head_stride},
+        .workspace = verify_place_reference(&b->workspace),
     };
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
-        args.window.plane[i] = (struct ref_array){buffer_data(&b->plane[i]), b->plane_stride[i]};
-    if (b->workspace.pages) args.workspace = verify_place_reference(&b->workspace);
     ref_swa_write(&b->rules, &args);
 }
 
 static struct outputs list_outputs(struct bench *b) {
     struct outputs outputs = {0};
-    for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
-        outputs.list[outputs.count++] = &b->plane[i];
+    verify_place_outputs(&b->window, &outputs);
+    verify_place_outputs(&b->workspace, &outputs);
     outputs.list[outputs.count++] = &b->swa_pos;
     outputs.list[outputs.count++] = &b->swa_head;
-    verify_place_outputs(&b->workspace, &outputs);
     return outputs;
+}
+
+static bool make_workspace(struct bench *b) {
+    return !b->both || verify_place_create_workspace(b->verify, &b->call, &b->rules, b->rules.ring,
+                                                     &b->batch, &b->workspace);
 }
 
 /* The batch has been built: run kernel and reference on it and report. */
@@ -107,12 +98,14 @@ static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
     struct session *session = b->verify->session;
     struct batch_device device = {0};
     struct buffer latent = {0};
-    struct outputs outputs = list_outputs(b);
+    struct outputs outputs = {0};
     uint64_t stride = 0;
-    bool good = batch_upload(session, &b->batch, &device) &&
-                verify_matrix(b->verify, &b->call, "latent", b->batch.tokens, b->rules.head_dim,
-                              b->rules.input, kind, &latent, &stride) &&
-                outputs_remember(&outputs);
+    bool good = make_workspace(b);
+    outputs = list_outputs(b);
+    good = good && batch_upload(session, &b->batch, &device) &&
+           verify_matrix(b->verify, &b->call, "latent", b->batch.tokens, b->rules.head_dim,
+                         b->rules.input, kind, &latent, &stride) &&
+           outputs_remember(&outputs);
     if (good) {
         set_params(b, &device, &latent, stride);
         bool ran = call_launch(session, &b->call);
@@ -121,7 +114,19 @@ static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
     }
     buffer_destroy(session, &latent);
     batch_free(session, &device);
+    verify_place_destroy(b->verify, &b->workspace);
     return good && !b->verify->broken;
+}
+
+/* One slot whose rows lie gigabytes behind the base. */
+static bool far_slot(struct bench *b) {
+    batch_clear(&b->batch);
+    batch_request(&b->batch, SLOTS - 1, 3, b->rules.ring + 2);
+    b->verify->far = VERIFY_FAR;
+    b->verify->far_slot = SLOTS - 1;
+    bool good = run_case(b, INPUT_RANDOM, "a slot 35 GiB behind the first");
+    b->verify->far = 0;
+    return good;
 }
 
 static bool run_all(struct bench *b) {
@@ -137,7 +142,8 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "latents: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, what);
     }
-    if (!good || !b->rules.kv_norm) return good;
+    if (!good || !far_slot(b)) return false;
+    if (!b->rules.kv_norm) return true;
     plan_numbers(&space, &b->batch);
     return set_weight(b, true) && run_case(b, INPUT_RANDOM, "norm weights of every kind");
 }
@@ -149,11 +155,11 @@ bool verify_swa_write(struct verify *verify, const struct subject *subject) {
     b->verify = verify;
     b->subject = subject;
     b->rules = subject->rules;
+    b->both = !strcmp(subject->kernel, "swa_write_workspace");
     b->positions = 4 * b->rules.ring + 64;
     bool good = call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
                 make_outputs(b) && make_inputs(b) && run_all(b);
-    for (uint32_t i = 0; i < REF_PLANES; i++) buffer_destroy(verify->session, &b->plane[i]);
-    verify_place_destroy(verify, &b->workspace);
+    verify_place_destroy(verify, &b->window);
     buffer_destroy(verify->session, &b->swa_pos);
     buffer_destroy(verify->session, &b->swa_head);
     buffer_destroy(verify->session, &b->weight);

@@ -72,7 +72,8 @@ static bool launch(struct bench *b, const struct batch_device *device) {
     batch_set(&b->batch, device, SLOTS, 0, &b->call);
     if (b->rules.ape_on_write) call_set(&b->call, "ape", buffer_address(&b->ape));
     for (int i = 0; i < ARRAYS; i++)
-        if (b->array[i].image) verify_bind(&b->call, b->name[i], &b->array[i], b->stride[i]);
+        if (b->array[i].image)
+            verify_bind_far(b->verify, &b->call, b->name[i], &b->array[i], b->stride[i]);
     return call_launch(b->verify->session, &b->call);
 }
 
@@ -103,6 +104,17 @@ static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
     return good && !verify->broken;
 }
 
+/* One slot whose tails lie gigabytes behind the base. */
+static bool far_slot(struct bench *b) {
+    batch_clear(&b->batch);
+    batch_request(&b->batch, SLOTS - 1, 3, ref_tail_ring(&b->rules) + 2);
+    b->verify->far = VERIFY_FAR;
+    b->verify->far_slot = SLOTS - 1;
+    bool good = run_case(b, INPUT_RANDOM, "a slot 35 GiB behind the first");
+    b->verify->far = 0;
+    return good;
+}
+
 static bool run_all(struct bench *b) {
     const struct plan_space space = {ref_tail_ring(&b->rules), 1 << 20, &b->verify->random};
     char what[96];
@@ -116,7 +128,8 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "values and scores: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, what);
     }
-    if (!good || !b->rules.ape_on_write) return good;
+    if (!good || !far_slot(b)) return false;
+    if (!b->rules.ape_on_write) return true;
     plan_numbers(&space, &b->batch);
     return set_ape(b, true) && run_case(b, INPUT_RANDOM, "ape of every kind");
 }

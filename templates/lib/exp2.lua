@@ -22,7 +22,7 @@ function exp2.exp2(x)
   return x:eq(x):select(y, x)
 end
 
--- log2 of a positive normal number.
+-- log2 of a positive normal number; NaN gives NaN.
 function exp2.log2(v)
   local bits = v:bits(i32)
   local n = (bits - 0x3f3504f3) >> 23
@@ -32,7 +32,7 @@ function exp2.log2(v)
   local q = fma(u, D[1], D[2])
   q = fma(u, q, D[3])
   q = fma(u, q, D[4])
-  return z * q + n:to(f32)
+  return v:eq(v):select(z * q + n:to(f32), v)
 end
 
 return exp2

@@ -1,0 +1,50 @@
+/*
+ * Races. A cell is 4 bytes. For each the last writer and the readers since are remembered:
+ *
+ *  - shared memory: by thread, with the block's barrier epoch and the warp's own epoch. Two
+ * accesses of different threads, one a write, race when no barrier of the block lies between them;
+ * within a warp, when none of its .sync operations does either.
+ *  - global memory: by block. Two accesses of different blocks in one launch, one a write, race
+ *    unless the first block released (an atomic or release after a fence) what the second acquired
+ *    (by an atomic, volatile or acquire access) in between. Order within a block is not looked at.
+ *
+ * Atomic accesses do not race with each other. A write of the value that the other writer wrote is
+ * remarked upon, not reported.
+ */
+#ifndef EXECUTOR_RACES_H
+#define EXECUTOR_RACES_H
+
+#include "access.h"
+
+enum { RACE_CELLS = 1024 }; /* of a page of global memory: 4 KiB */
+
+struct race_page {
+    int lock;
+    uint64_t launch;
+    uint32_t writer[RACE_CELLS], reader[RACE_CELLS]; /* block + 1; MANY for several readers */
+    uint32_t write_op[RACE_CELLS], read_op[RACE_CELLS];
+    uint32_t write_time[RACE_CELLS];
+    uint8_t write_bytes[RACE_CELLS]; /* which of the four; bit 7: atomic */
+};
+
+struct race_shared {
+    uint64_t cells;
+    uint32_t *write_epoch, *write_key, *write_op, *read_epoch, *read_key, *read_op;
+    uint8_t *write_bytes;
+};
+
+/* What a launch remembers of synchronisation between its blocks. */
+struct race_clock {
+    uint32_t now;       /* advances at every release */
+    uint32_t *released; /* by block: when it last released; null when out of memory */
+    uint64_t blocks;
+};
+
+bool race_block_new(struct block *block);
+void race_launch_start(struct launch *launch);
+void race_launch_stop(struct launch *launch);
+/* A fence of device scope by this block: atomics after it release what came before. */
+void race_fence(struct warp *w);
+void race_forget(struct region *region);
+
+#endif

@@ -1,0 +1,116 @@
+/* Modules that mean harm end in an error that names a line, or in a finding, never in a crash. */
+#include "executor_tools.h"
+
+static char *big;
+
+static const char *repeat(const char *head, const char *part, int times, const char *tail) {
+    size_t size = strlen(head) + strlen(part) * (size_t)times + strlen(tail) + 1, used;
+    free(big);
+    big = malloc(size);
+    if (!big) return "";
+    used = (size_t)sprintf(big, "%s", head);
+    for (int i = 0; i < times; i++) used += (size_t)sprintf(big + used, "%s", part);
+    sprintf(big + used, "%s", tail);
+    return big;
+}
+
+#define HEADER ".version 7.8\n.target sm_90\n.address_size 64\n"
+#define KERNEL HEADER ".visible .entry k(.param .u64 p)\n{\n"
+
+static void refuse(const char *what, const char *text, const char *reason) {
+    CUresult result;
+    CUmodule module = tools_load(text, &result);
+    ok(result == 218 && strstr(tools_log, reason), "%s", what);
+    if (result != 218 || !strstr(tools_log, reason)) printf("# %d %s\n", result, tools_log);
+    if (module) cuModuleUnload(module);
+}
+
+static void refuse_all(void) {
+    refuse("a vector of a thousand registers",
+           repeat(KERNEL ".reg .b32 %r<5>;\nmov.b64 %r1, {%r1", ", %r1", 1000, "};\nret;\n}\n"),
+           "more than");
+    refuse("a thousand operands",
+           repeat(KERNEL ".reg .b32 %r<5>;\nadd.u32 %r1", ", %r1", 1000, ";\nret;\n}\n"),
+           "operands");
+    refuse("braces a hundred thousand deep", repeat(KERNEL, "{", 100000, ""), "deep");
+    refuse("brackets in brackets", repeat(KERNEL ".reg .b64 %r1;\nmov.b64 %r1, ", "{", 1000, ";"),
+           "nest");
+    refuse("initial values a thousand deep",
+           repeat(HEADER ".global .u32 x[4] = ", "{", 1000, "1};\n"), "nest");
+    refuse("four billion registers", KERNEL ".reg .b32 %r<4000000000>;\nret;\n}\n", "registers");
+    refuse("registers by many declarations",
+           repeat(KERNEL, "{ .reg .b64 %x<30000>; }\n", 4, "ret;\n}\n"), "registers");
+    refuse("gigabytes of shared memory",
+           KERNEL ".shared .b8 s[4000000000];\n.reg .b32 %r1;\nmov.u32 "
+                  "%r1, s;\nret;\n}\n",
+           "shared");
+    refuse("more shared memory than numbers hold",
+           KERNEL ".shared .b64 s[2305843009213693952];\nret;\n}\n", "large");
+    refuse("gigabytes of local memory", KERNEL ".local .b8 s[4000000000];\nret;\n}\n", "local");
+    refuse("an array of many dimensions", HEADER ".global .b8 s[9][9][9][9][9][9][9][9][9];\n",
+           "dimensions");
+    refuse("a number beyond 64 bits", KERNEL ".reg .b64 %r1;\nmov.u64 %r1, 99999999999999999999;\n",
+           "cannot read");
+    refuse("an unclosed comment", KERNEL "/* ret;\n}\n", "not closed");
+    refuse("an unclosed string", HEADER ".file 1 \"abc\n", "cannot read");
+    refuse("bytes that are no text", HEADER "\x01\x02\xff\xfe", "cannot read");
+    refuse("a module that just ends", KERNEL, "not closed");
+    refuse("a label twice", KERNEL "a:\na:\nret;\n}\n", "twice");
+    refuse("a function twice", HEADER ".entry k()\n{\nret;\n}\n.entry k()\n{\nret;\n}\n", "twice");
+    refuse("a branch out of its scope", KERNEL "bra x;\n{\nx:\nret;\n}\n}\n", "not defined");
+    refuse("parameters without end", repeat(HEADER ".entry k(", ".param .b8 x[9000],\n", 9, ")\n"),
+           "parameters");
+}
+
+static CUresult run(const char *text, unsigned threads) {
+    CUmodule module = tools_load(text, NULL);
+    if (!module) {
+        printf("# %s\n", tools_log);
+        return -1;
+    }
+    CUdeviceptr p = 0;
+    void *params[] = {&p};
+    CUresult result = tools_launch(tools_function(module, "k"), 1, threads, 0, params);
+    cuModuleUnload(module);
+    return result;
+}
+
+static void run_all(void) {
+    is(run(HEADER
+           ".func f()\n{\ncall f, ();\nret;\n}\n.visible .entry k(.param .u64 p)\n{\ncall f, "
+           "();\nret;\n}\n",
+           32),
+       719, "endless recursion");
+    contains(kvfExecutorLastFinding(), "call stack overflow", "is called what it is");
+    is(run(KERNEL "again:\nbra again;\n}\n", 64), 702, "an endless loop");
+    is(run(KERNEL ".reg .b32 %r1;\n.reg .pred %p1;\nmov.u32 %r1, %laneid;\nsetp.eq.u32 %p1, %r1, "
+                  "0;\n@%p1 bra out;\nbar.sync 0;\nout:\nbar.warp.sync -1;\nret;\n}\n",
+           32),
+       719, "lanes that wait for each other");
+    is(run(KERNEL ".reg .b32 %r1;\n.reg .pred %p1;\nmov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, "
+                  "32;\n@%p1 bra out;\nbar.sync 0, 64;\nout:\nret;\n}\n",
+           64),
+       719, "a barrier that half of its threads never reach");
+    is(run(KERNEL ".reg .b64 %r1;\nmov.u64 %r1, 77;\ncall %r1, ();\nret;\n}\n", 1), 719,
+       "a call of no function");
+    is(run(KERNEL ".reg .b64 %r<3>;\nmov.u64 %r1, -8;\nld.u64 %r2, [%r1];\nret;\n}\n", 32), 700,
+       "an address at the end of the space");
+    is(run(KERNEL ".reg .b32 %r<3>;\nld.shared.u32 %r1, [0];\nret;\n}\n", 32), 700,
+       "shared memory that nobody has");
+    is(run(KERNEL ".reg .b32 %r<3>;\n.shared .b8 s[8];\nmov.u32 %r1, s;\nld.shared.u32 %r2, "
+                  "[%r1+6];\nret;\n}\n",
+           32),
+       700, "the end of shared memory");
+    is(run(KERNEL "bar.sync 77;\nret;\n}\n", 32), 719, "a barrier that is not there");
+    is(run(KERNEL "bar.sync 1, 33;\nret;\n}\n", 32), 719, "a barrier of 33 threads");
+}
+
+int main(void) {
+    tap_plan(20 + 11);
+    setenv("KVF_EXECUTOR_STEPS", "100000", 1);
+    tools_start();
+    refuse_all();
+    run_all();
+    free(big);
+    return tap_done();
+}
