@@ -392,6 +392,8 @@ bool pool_shared_check(const kvf_pool *pool, kvf_error *error) {
         const struct pool_window *w = &pool->windows[i];
         pins += w->pinned;
         pinned_idle += w->pinned && !w->refs;
+        if (w->pinned && w->block < 0)
+            return pool_broken(error, "window %u is pinned and holds nothing", i);
         if (w->used != sh->slots.window[i].held || w->used != (w->refs || w->pinned))
             return pool_broken(error, "window %u: used %d, held %d, %d references", i, w->used,
                                sh->slots.window[i].held, w->refs);
