@@ -151,9 +151,9 @@ int main(void) {
                 good(kvf_cache_create(library, &options, NULL, &cache, &error)),
             "a generated bundle is loaded"))
         return 1;
-    uint32_t layer;
-    kvf_type_info type;
-    const kvf_kernel *kernel;
+    uint32_t layer = 0;
+    kvf_type_info type = {0};
+    const kvf_kernel *kernel = NULL;
     bool found = find_layer(&layer, &type) &&
                  good(kvf_library_kernel(library, type.name, "state_reset", &kernel, &error));
     if (!ok(found, "it has a layer type with tails")) return 1;
