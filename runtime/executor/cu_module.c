@@ -111,7 +111,8 @@ static int place_variable(struct variable *v) {
     r->name = v->name;
     r->space = v->space;
     r->read_only = v->space == SPACE_CONST;
-    r->all_defined = true; /* without an initialiser it is zero */
+    region_define(r, 0, r->bytes, true); /* without an initialiser it is zero */
+    r->all_defined = true;
     if (v->initial) memcpy(r->host, v->initial, v->bytes);
     return CUDA_SUCCESS;
 }

@@ -398,7 +398,7 @@ static bool global_quick(struct access *a, uint32_t op) {
         if (!busy)
             for (uint64_t i = 0; i < n; i++) {
                 uint32_t old = p->reader[k + i];
-                p->reader[k + i] = (old != 0) & (old != me) ? MANY : me;
+                p->reader[k + i] = ((old != 0) & (old != me)) ? MANY : me;
                 p->read_op[k + i] = op;
             }
     }
