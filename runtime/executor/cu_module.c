@@ -278,6 +278,14 @@ int module_unload(struct CUmod_st *module) {
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
+void modules_free(void) {
+    while (driver.modules) {
+        struct CUmod_st *next = driver.modules->next;
+        free_module(driver.modules);
+        driver.modules = next;
+    }
+}
+
 static bool module_valid(const struct CUmod_st *module) {
     for (const struct CUmod_st *m = driver.modules; m; m = m->next)
         if (m == module) return true;
