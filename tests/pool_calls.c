@@ -447,7 +447,8 @@ int main(void) {
     plans();
     geometry();
     from_bundle("examples/deepseek-v4-flash.lua", "s/fp8_token/fp8_ds_mla/", 32);
-    from_bundle("examples/deepseek-v4-flash.lua", "s/fp8_token/fp8_two_plane/", 32);
-    from_bundle("examples/tiny.lua", "s/fp8_token/bf16/", 32);
+    from_bundle("examples/deepseek-v4-flash.lua",
+                "s/fp8_token/fp8_two_plane/; s/fp8_ds_mla/fp8_two_plane/", 32);
+    from_bundle("examples/tiny.lua", "s/fp8_token/bf16/; s/fp8_ds_mla/bf16/", 32);
     return tap_done();
 }

@@ -13,14 +13,18 @@ end
 local dir = shell.directory()
 
 -- tiny with other fields of the model, whose own are taken out, and another row format.
-local function variant(name, model, format)
-  local text = shell.ring(shell.read("examples/tiny.lua"))
+-- Windows lie in rings unless the fields say otherwise.
+local function variant(name, model, format, index)
+  local text = shell.read("examples/tiny.lua")
+  if not model:find("window_mode", 1, true) then model = model .. ' window_mode = "ring",' end
   for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
     text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
   end
   text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
-  text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
-  shell.write(dir .. "/" .. name .. ".lua", text)
+  local formatted, count = text:gsub('(window = 16, format = )"[%w_]+"', '%1"' .. format .. '"', 1)
+  assert(count == 1, "the example's latent rows have another form")
+  formatted = formatted:gsub('"fp8_index"', '"' .. (index or "fp8_index") .. '"')
+  shell.write(dir .. "/" .. name .. ".lua", formatted)
 end
 
 local variants = {
@@ -34,6 +38,8 @@ local variants = {
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
   { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "fp4", "", "fp8_token", "fp4_index" },
+  { "fp4-plain", "hadamard = false, page_align = 576,", "bf16", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
@@ -59,14 +65,18 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(2 * #variants + 6 + 10)
+tap.plan(3 * #variants + 6 + 10)
 
 for _, v in ipairs(variants) do
-  variant(v[1], v[2], v[3])
+  variant(v[1], v[2], v[3], v[4])
   local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
     v[1], dir, v[1]))
   if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
   local verified, text, cases = verify(v[1], "--kernel " .. kernels)
+  local _, described = shell.run(("%s info %s/%s.bundle"):format(shell.kvforge_run, dir, v[1]))
+  local where = v[2]:find("paged", 1, true) and "pages" or "rings"
+  tap.ok(described:find(v[3] .. "\n", 1, true) and described:find("window in " .. where, 1, true),
+    v[1] .. ": has the rows and the window that it names")
   if not tap.ok(verified == 0 and cases > 60, v[1] .. ": every kernel equals its reference") then
     tap.note(failures(text))
   end
