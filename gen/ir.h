@@ -97,6 +97,7 @@ struct ir_module {
     int depth; /* scopes open */
     unsigned max_threads;
     char kernel_name[128]; /* for messages */
+    uint64_t shared_bytes; /* static shared memory of that kernel */
 };
 
 #define IR_VALUE    "ir.value"

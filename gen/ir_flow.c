@@ -101,6 +101,7 @@ static int l_begin_kernel(lua_State *L) {
     m->function = LLVMAddFunction(m->module, entry, type);
     LLVMSetFunctionCallConv(m->function, 71); /* ptx_kernel */
     m->kernel++;
+    m->shared_bytes = 0;
     m->max_threads = (unsigned)block;
     annotate(m, "reqntidx", (unsigned)block);
     m->entry = new_block(m);

@@ -146,6 +146,7 @@ static int l_shared(lua_State *L) {
     LLVMSetLinkage(array, LLVMInternalLinkage);
     LLVMSetInitializer(array, LLVMGetUndef(type));
     LLVMSetAlignment(array, 16);
+    m->shared_bytes += ((uint64_t)count * ir_kind_info[element].bytes + 15) / 16 * 16;
     ir_push_pointer(L, m, array, element, IR_SHARED, IR_UNIFORM, 16)->scope = m->scopes[0].id;
     return 1;
 }

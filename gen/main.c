@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_CONFIG   ((size_t)4 << 20)
 #define MEMORY_LIMIT ((size_t)64 << 20)
@@ -192,6 +193,14 @@ enum {
     OPTION_IMPORT
 };
 
+/* A directory to read from: better refused here than by whoever misses its first file. */
+static int read_directory(const char **out) {
+    struct stat info;
+    if (stat(optarg, &info) || !S_ISDIR(info.st_mode)) return usage_error("no directory:", optarg);
+    *out = optarg;
+    return 0;
+}
+
 static int read_option(struct command_line *c, int option) {
     switch (option) {
     case 'o': c->build.out = optarg; return 0;
@@ -209,8 +218,8 @@ static int read_option(struct command_line *c, int option) {
         c->build.keep_ir = true;
         return 0;
     case OPTION_REPORT: c->build.report = optarg; return 0;
-    case OPTION_TEMPLATES: c->build.host.templates_dir = optarg; return 0;
-    case OPTION_LUA: c->build.host.lua_dir = optarg; return 0;
+    case OPTION_TEMPLATES: return read_directory(&c->build.host.templates_dir);
+    case OPTION_LUA: return read_directory(&c->build.host.lua_dir);
     case OPTION_JSON: c->json = true; return 0;
     case OPTION_EMBED: c->build.embed = true; return 0;
     case OPTION_CUBIN: c->build.cubin = true; return 0;
