@@ -65,7 +65,7 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(3 * #variants + 6 + 10)
+tap.plan(3 * #variants + 6 + 12)
 
 for _, v in ipairs(variants) do
   variant(v[1], v[2], v[3], v[4])
@@ -106,6 +106,10 @@ orders, said = verify("bf16", "--kernel nonsense --schedules 2")
 tap.ok(orders == 1 and said:find("not ok 2", 1, true), "orders in which nothing ran are failures")
 local status, text = verify("token", "--kernel nonsense")
 tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run without a kernel is a failure")
+tap.contains(text, 'no kernel "nonsense"; it has', "which says what kernels there are")
+status, text = verify("token", "--type nonsense")
+tap.ok(status == 1 and text:find('no layer type "nonsense"; it has common, csa, hca, swa\n', 1, true),
+  "and what layer types")
 
 -- The bundle of a template with a fault.
 local function faulty(file, from, to, kernel)

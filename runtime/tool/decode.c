@@ -78,16 +78,16 @@ static uint64_t budget(const struct decode *decode, kvf_policy policy, uint32_t 
     return plan.request_bytes * fifths / 5;
 }
 
-static bool serve_elastic(struct decode *decode, bool permute, struct decode_run *run) {
+bool decode_serve_tight(struct decode *decode, bool permute, struct decode_run *out) {
     struct step_options options = {
-        .pool = {.policy = KVF_POLICY_ELASTIC, .bytes = budget(decode, KVF_POLICY_ELASTIC, 13)},
+        .pool = {.policy = KVF_POLICY_ELASTIC, .bytes = budget(decode, KVF_POLICY_ELASTIC, 9)},
         .permute = permute};
-    return decode_serve(decode, &options, run);
+    return decode_serve(decode, &options, out);
 }
 
 static bool tight(struct decode *decode) {
     struct decode_run run;
-    bool good = serve_elastic(decode, false, &run);
+    bool good = decode_serve_tight(decode, false, &run);
     for (int way = 0; good && way < DECODE_ALL; way++)
         good = show(way_names[way], &run.ways[way]) && good;
     show_run(&run);
@@ -96,7 +96,7 @@ static bool tight(struct decode *decode) {
 
 static bool permuted(struct decode *decode) {
     struct decode_run run;
-    return serve_elastic(decode, true, &run) &&
+    return decode_serve_tight(decode, true, &run) &&
            show("ids as given = permuted physical ids", &run.ways[DECODE_ALL]);
 }
 
@@ -135,17 +135,57 @@ static bool shared(struct decode *decode) {
            show("elastic = policy shared", &run.ways[DECODE_ALL]);
 }
 
-static bool run_all(struct decode *decode, const struct options *options) {
+static bool scheduled(struct decode *decode, struct decode_schedule *schedule) {
+    struct decode_line line = {0};
+    if (kvf_driver_kind_of(decode->session->driver) != KVF_DRIVER_EXECUTOR) return true;
+    return decode_schedule_finish(decode, schedule, &line) &&
+           show("natural order = another schedule", &line);
+}
+
+/* ---- the command ---- */
+
+struct wish {
+    struct options options;
+    bool quick, flash;
+    const char *record, *against; /* files of outputs */
+};
+
+/* What everything is compared with: computed here, or recorded elsewhere. */
+static bool first_outputs(struct decode *decode, const struct wish *wish) {
+    FILE *file;
+    bool good;
+    if (!decode_texts(decode, wish->options.seed)) return false;
+    if (wish->against) {
+        file = fopen(wish->against, "rb");
+        good = file && decode_read(decode, file);
+        if (!file) perror(wish->against);
+        printf("# compared with the outputs in %s\n", wish->against);
+    } else {
+        good = decode_alone(decode);
+        printf("# %u texts, %u tokens; each alone in one chunk is what the others are compared "
+               "with\n",
+               DECODE_TEXTS, decode->store.tokens);
+        if (!good || !wish->record) return good;
+        file = fopen(wish->record, "wb");
+        good = file && decode_write(decode, file);
+        if (!file) perror(wish->record);
+    }
+    return (!file || !fclose(file)) && good;
+}
+
+static bool run_all(struct decode *decode, const struct wish *wish,
+                    struct decode_schedule *schedule) {
     int64_t executed = session_executed(decode->session);
-    if (!decode_texts(decode, options->seed) || !decode_alone(decode)) return false;
-    printf("# %u texts, %u tokens; each alone in one chunk is what the others are compared with\n",
-           DECODE_TEXTS, decode->store.tokens);
+    if (!first_outputs(decode, wish)) return false;
     head();
-    bool good = show_dense(decode);
+    bool good = wish->against || show_dense(decode);
     good = tight(decode) && good;
-    good = permuted(decode) && good;
-    good = fixed(decode) && good;
-    good = shared(decode) && good;
+    if (!wish->quick) {
+        good = permuted(decode) && good;
+        good = fixed(decode) && good;
+        good = shared(decode) && good;
+        good = scheduled(decode, schedule) && good;
+    }
     if (executed >= 0 && session_executed(decode->session) <= executed) {
         printf("the executor executed nothing\n");
         good = false;
@@ -154,21 +194,55 @@ static bool run_all(struct decode *decode, const struct options *options) {
     return good;
 }
 
+/* Take an option, and the word after it, out of the words. */
+static bool take(int *argc, char **argv, const char *name, const char **value) {
+    int words = value ? 2 : 1;
+    for (int i = 1; i + words <= *argc; i++) {
+        if (strcmp(argv[i], name) != 0) continue;
+        if (value) *value = argv[i + 1];
+        memmove(&argv[i], &argv[i + words], (size_t)(*argc - i - words + 1) * sizeof *argv);
+        *argc -= words;
+        return true;
+    }
+    return false;
+}
+
+static int parse(int argc, char **argv, struct wish *out) {
+    *out = (struct wish){.quick = take(&argc, argv, "--quick", NULL),
+                         .flash = take(&argc, argv, "--flash", NULL)};
+    take(&argc, argv, "--record", &out->record);
+    take(&argc, argv, "--against", &out->against);
+    return options_parse(
+        argc, argv, "dsg",
+        "Serve requests through whole steps of BUNDLE's kernels on the pool, in many ways, and "
+        "compare every\nattention output bit for bit.\n\n"
+        "  --quick                      one way of serving only\n"
+        "  --flash                      instead: 8 decode steps behind 4,096 tokens, one layer of "
+        "each type\n"
+        "  --record FILE                keep the outputs, for --against on another device\n"
+        "  --against FILE               compare with outputs that were recorded",
+        &out->options);
+}
+
 int tool_decode(int argc, char **argv) {
-    struct options options;
+    struct wish wish;
     struct session session;
+    struct decode_schedule schedule = {0};
     struct decode decode = {.session = &session};
-    int status = options_parse(argc, argv, "dsg",
-                               "Serve requests through whole steps of BUNDLE's kernels on the "
-                               "pool, in many ways, and compare every\nattention output.",
-                               &options);
+    int status = parse(argc, argv, &wish);
     if (status >= 0) return status;
-    bool good = session_open(&options, &session);
+    bool second = !wish.quick && !wish.flash && wish.options.driver != KVF_DRIVER_CUDA;
+    if (second && !decode_schedule_start(&wish.options, "20261129", &schedule)) {
+        fprintf(stderr, "kvforge-run: a second process could not be made\n");
+        return TOOL_FAILED;
+    }
+    bool good = session_open(&wish.options, &session);
     if (good && !session.rules.paged) {
         fprintf(stderr, "kvforge-run: the pool needs window_mode = \"paged\"\n");
         good = false;
     }
-    good = good && run_all(&decode, &options);
+    good = good && (wish.flash ? decode_flash(&session) : run_all(&decode, &wish, &schedule));
+    decode_schedule_stop(&schedule);
     decode_free(&decode);
     session_close(&session);
     return good ? TOOL_GOOD : TOOL_FAILED;

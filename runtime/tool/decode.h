@@ -7,12 +7,15 @@
  *   decode_texts.c  the requests' tokens, and a store of outputs
  *   decode_serve.c  a small scheduler: chunks, drafts, preemption, forks
  *   decode_dense.c  the dense reference over full histories
+ *   decode_schedule.c  the same under another of the executor's schedules, in a second process
  *   decode_flash.c  a long context at true geometry
  */
 #ifndef KVF_TOOL_DECODE_H
 #define KVF_TOOL_DECODE_H
 
 #include "step.h"
+
+#include <stdio.h>
 
 enum { DECODE_TEXTS = 6, DECODE_FORK = DECODE_TEXTS - 1, DECODE_LIVE = 4 };
 
@@ -76,6 +79,10 @@ void decode_free(struct decode *decode);
 /* Every text alone, in one chunk, without a cache: fills the store. */
 bool decode_alone(struct decode *decode);
 
+/* Write the store, and read what was written for the same model and texts. */
+bool decode_write(const struct decode *decode, FILE *file);
+bool decode_read(struct decode *decode, FILE *file);
+
 /* Keep, or compare, the outputs of the last step's token. `text` and `position` name it. */
 void decode_keep(struct decode *decode, const struct step *step, uint32_t token, uint32_t text,
                  uint32_t position);
@@ -86,6 +93,24 @@ uint64_t decode_compare(const struct decode *decode, const struct step *step, ui
 /* Serve all texts under the options (pool options are completed); false if something broke. */
 bool decode_serve(struct decode *decode, const struct step_options *options,
                   struct decode_run *out);
+
+/* The run in tight memory that the table begins with. */
+bool decode_serve_tight(struct decode *decode, bool permute, struct decode_run *out);
+
+/*
+ * A process that waits for the store and then serves under another schedule of the executor. It
+ * must be started before any driver is loaded: the executor reads its seed once.
+ */
+struct decode_schedule {
+    int pid, go, result;
+    FILE *store;
+};
+bool decode_schedule_start(const struct options *options, const char *seed,
+                           struct decode_schedule *out);
+bool decode_schedule_finish(const struct decode *decode, struct decode_schedule *schedule,
+                            struct decode_line *out);
+/* End it without a run. */
+void decode_schedule_stop(struct decode_schedule *schedule);
 
 /* Against the dense reference: every `stride`th token of each text. */
 struct decode_dense {

@@ -103,23 +103,39 @@ static bool wants_fork(const struct serve *s, const struct live *at) {
            at->computed + 1 == at->known;
 }
 
-/* If there is no room, the forked text becomes a request like others. */
+static void add_child(struct serve *s, const struct live *parent, kvf_sequence sequence) {
+    struct live *child = &s->live[s->count++];
+    *child = *parent;
+    child->text = DECODE_FORK;
+    child->sequence = sequence;
+    child->resumed = child->preempted = false;
+    child->forked = true;
+}
+
+/*
+ * Others give way to the fork, the youngest first. Alone and still without room, the forked text
+ * becomes a request like others.
+ */
 static bool fork_one(struct serve *s, uint32_t index) {
+    struct live parent = s->live[index];
     kvf_error error;
     kvf_fork fork;
     s->may_fork = false;
-    s->waiting[DECODE_FORK] = true;
-    if (s->count == DECODE_LIVE) return true;
-    kvf_status status = kvf_sequence_fork(s->step.pool, s->live[index].sequence, &fork, &error);
-    if (status == KVF_ERROR_SHORT) return true;
-    if (status) return session_fail("fork", &error);
-    s->waiting[DECODE_FORK] = false;
+    for (;;) {
+        kvf_status status = KVF_ERROR_SHORT;
+        if (s->count < DECODE_LIVE)
+            status = kvf_sequence_fork(s->step.pool, parent.sequence, &fork, &error);
+        if (!status) break;
+        if (status != KVF_ERROR_SHORT) return session_fail("fork", &error);
+        if (s->count == 1) {
+            s->waiting[DECODE_FORK] = true;
+            return true;
+        }
+        uint32_t last = s->count - 1;
+        if (!preempt(s, s->live[last].text == parent.text ? last - 1 : last)) return false;
+    }
     s->run->forks++;
-    s->live[s->count] = s->live[index];
-    s->live[s->count].text = DECODE_FORK;
-    s->live[s->count].sequence = fork.sequence;
-    s->live[s->count].resumed = s->live[s->count].preempted = false;
-    s->live[s->count++].forked = true;
+    add_child(s, &parent, fork.sequence);
     return step_copy_pages(&s->step, fork.copies, fork.count);
 }
 
@@ -138,8 +154,8 @@ static bool choose(struct serve *s, struct live *at) {
     at->decodes = left == 1;
     if (at->decodes) {
         uint32_t room = text->count - at->known;
-        if (s->may_fork && at->text == DECODE_FORK - 2 && at->known <= fork_point(s))
-            room = fork_point(s) - at->known;
+        if (s->may_fork && at->text == DECODE_FORK - 2 && at->known < fork_point(s))
+            room = fork_point(s) - at->known - 1; /* the step's last token makes one more known */
         at->take = 1 + (drafts < room ? drafts : room);
         return true;
     }
@@ -275,7 +291,10 @@ static bool step_once(struct serve *s) {
     kvf_error error;
     uint32_t at = 0;
     for (uint32_t i = 0; i < s->count; i++)
-        if (wants_fork(s, &s->live[i]) && !fork_one(s, i)) return false;
+        if (wants_fork(s, &s->live[i])) {
+            if (!fork_one(s, i)) return false;
+            break;
+        }
     for (uint32_t i = 0; i < s->count; i++)
         if (!choose(s, &s->live[i]) || !prepare(s, i)) return false;
     for (uint32_t i = 0; i < s->count; i++) {

@@ -105,6 +105,61 @@ uint64_t decode_compare(const struct decode *decode, const struct step *step, ui
     return store->offset[store->layers];
 }
 
+/* ---- in a file: what one device gave, for another ---- */
+
+struct header {
+    char magic[8], digest[80];
+    uint32_t tokens, layers;
+    uint64_t record, texts; /* bytes of a token; a sum over the ids */
+};
+
+static struct header header_of(const struct decode *decode) {
+    const struct decode_store *store = &decode->store;
+    struct header h = {.magic = "kvfout1",
+                       .tokens = store->tokens,
+                       .layers = store->layers,
+                       .record = store->offset[store->layers]};
+    snprintf(h.digest, sizeof h.digest, "%s", decode->session->model.digest);
+    for (uint32_t i = 0; i < DECODE_TEXTS; i++)
+        for (uint32_t p = 0; p < decode->texts[i].count; p++)
+            h.texts = h.texts * 31 + (uint32_t)decode->texts[i].ids[p];
+    return h;
+}
+
+bool decode_write(const struct decode *decode, FILE *file) {
+    struct header h = header_of(decode);
+    size_t bytes = h.tokens * h.record;
+    if (fwrite(&h, sizeof h, 1, file) == 1 &&
+        fwrite(decode->store.bytes, 1, bytes, file) == bytes && !fflush(file))
+        return true;
+    fprintf(stderr, "kvforge-run: the outputs could not be written\n");
+    return false;
+}
+
+bool decode_read(struct decode *decode, FILE *file) {
+    struct header want, got;
+    struct decode_store *store = &decode->store;
+    store->layers = decode->session->model.layers + decode->session->model.draft_layers;
+    if (store->layers > STEP_LAYERS) return false;
+    for (uint32_t l = 0; l < store->layers; l++) {
+        kvf_type_info info;
+        uint32_t type, of_type;
+        if (kvf_bundle_layer(decode->session->bundle, l, &type, &of_type) ||
+            kvf_bundle_type(decode->session->bundle, type, &info))
+            return false;
+        store->offset[l + 1] =
+            store->offset[l] + 2 * (uint64_t)decode->session->model.heads * info.head_dim;
+    }
+    want = header_of(decode);
+    size_t bytes = want.tokens * want.record;
+    store->bytes = malloc(bytes);
+    if (store->bytes && fread(&got, sizeof got, 1, file) == 1 && !memcmp(&got, &want, sizeof got) &&
+        fread(store->bytes, 1, bytes, file) == bytes)
+        return true;
+    fprintf(stderr, "kvforge-run: the recorded outputs are of another model or other texts\n");
+    return false;
+}
+
 /* ---- every text alone ---- */
 
 static bool compute_whole(struct decode *decode, struct step *step, uint32_t index) {

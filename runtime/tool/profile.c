@@ -96,10 +96,14 @@ static int run_counted(char *bundle, char *kernel, const char *path) {
 }
 
 static int usage(FILE *out, int status) {
-    fprintf(out, "usage: kvforge-run profile [--chip NAME] [--kernel NAME,...] [--json FILE] "
-                 "BUNDLE\n  chips:");
+    fprintf(out, "usage: kvforge-run profile [options] BUNDLE\n\n"
+                 "Run BUNDLE's kernels on the executor, count what they do, and estimate the least "
+                 "time on a chip.\n\n"
+                 "options:\n"
+                 "  --chip NAME  one of");
     for (int i = 0; i < CHIPS; i++) fprintf(out, " %s", chips[i].name);
-    fprintf(out, "\n");
+    fprintf(out, " (H100)\n  --kernel NAME,...  only these kernels\n  --json FILE  keep the "
+                 "counters in FILE\n");
     return status;
 }
 

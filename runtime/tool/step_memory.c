@@ -14,12 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Bytes that are NaNs as any number a kernel stores: what was never written must not reach an
+ * output, but whole pages are copied where a request is forked.
+ */
+static bool poison(struct step *step, kvf_address at, uint64_t bytes) {
+    if (!bytes || !step->session->driver->cuMemsetD8Async(at, 0xff, bytes, NULL)) return true;
+    fprintf(stderr, "kvforge-run: memory could not be set\n");
+    return false;
+}
+
 static bool take(struct step *step, uint64_t bytes, kvf_address *out) {
     if (step->memory_count == sizeof step->memory / sizeof *step->memory) return false;
     if (!session_alloc(step->session, bytes ? bytes : 16, out)) return false;
     step->memory[step->memory_count++] = *out;
     step->memory_bytes += bytes;
-    return true;
+    return poison(step, *out, bytes);
 }
 
 static struct step_array *planes_of(struct step_layer *layer, const char *place) {
