@@ -216,10 +216,8 @@ static inline void put_predicate(struct warp *w, int32_t index, uint32_t m, uint
     if (__builtin_expect((m & ~sources) != 0, 0)) undefined_predicate(w, index);
 }
 
-/* Lanes where value is not zero, as a mask. */
-static inline uint32_t mask_of(const uint32_t *value) {
-    uint8_t bytes[LANES];
-    EACH_LANE bytes[i] = value[i] != 0;
+/* Bytes that are 0 or 1 as a mask of lanes. */
+static inline uint32_t mask_of8(const uint8_t *bytes) {
     uint32_t mask = 0;
     for (int k = 0; k < 4; k++) {
         uint64_t eight;
