@@ -98,7 +98,7 @@ end
 
 kvforge("build examples/tiny.lua -o " .. bundle)
 -- A file size limit ends the program with a signal in the middle of a file.
-status = shell.run(("(ulimit -f 16; %s build examples/deepseek-v4-flash.lua -o %s)"):format(shell.kvforge, bundle))
+status = shell.run(("(ulimit -f 16; %s build examples/deepseek-v4-flash.lua -o %s; exit $?)"):format(shell.kvforge, bundle))
 tap.ok(status ~= 0, "a build that dies while writing fails")
 whole("and the old bundle is whole")
 shell.run(("rm -rf %s.new-*"):format(bundle))
