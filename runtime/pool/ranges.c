@@ -260,9 +260,11 @@ kvf_status kvf_pool_ranges(kvf_pool *pool, kvf_copy_kind kind, const int32_t *id
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct wanted w = nothing(pool);
-    if (!count || (id_count && !ids) || kind > KVF_COPY_SNAPSHOT)
-        status = pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: null argument or unknown kind");
-    if (!status) status = want_ids(pool, kind, ids, id_count, &w, error);
+    if (!count || (id_count && !ids) || kind > KVF_COPY_SNAPSHOT) {
+        pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: null argument or unknown kind");
+        return pool_leave(pool, KVF_ERROR_ARGUMENT);
+    }
+    status = want_ids(pool, kind, ids, id_count, &w, error);
     if (!status) status = answer(pool, &w, out, capacity, count, error);
     return pool_leave(pool, status);
 }

@@ -53,9 +53,10 @@ kvf_status pool_shared_count(kvf_pool *pool, uint32_t default_windows, kvf_error
                              g->type[i].name);
     uint64_t windows = o->windows ? o->windows : default_windows;
     uint64_t blocks = o->bytes ? blocks_for(g, o, windows) : o->blocks;
-    if (blocks + o->lent_blocks > INT32_MAX / 2 || windows > INT32_MAX / 2)
+    uint64_t ids = blocks + o->lent_blocks;
+    if (ids > INT32_MAX / 2 || windows > INT32_MAX / 2)
         return pool_fail(error, KVF_ERROR_LIMIT, "%llu blocks: ids are 32 bits",
-                         (unsigned long long)(blocks + o->lent_blocks));
+                         (unsigned long long)ids);
     pool->window_count = (uint32_t)windows;
     pool->block_count = (uint32_t)(blocks ? blocks + o->lent_blocks : 0);
     pool->state_count = o->max_requests;
