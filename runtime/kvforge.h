@@ -366,7 +366,8 @@ typedef struct kvf_snapshot {
 typedef struct kvf_admission {
     kvf_sequence sequence;
     uint32_t hit;         /* tokens taken from the cache: computing starts here */
-    uint32_t write_from;  /* no compressed row below is written: others share it */
+    uint32_t write_from;  /* no compressed row below is written: others share it; window rows are
+                             written from `hit` on */
     uint32_t slot;        /* 0..max_requests-1, dense; stays until the release */
     kvf_snapshot restore; /* into the request's tails, before its first step */
 } kvf_admission;
@@ -444,11 +445,14 @@ typedef struct kvf_batch_buffers {
     int32_t *batch_id, *position;      /* [T]; -1 in both beyond the step's tokens */
     int32_t *cu_tokens;                /* [R + 1] */
     int32_t *state_slot;               /* [P][R]; -1 beyond the step's requests */
-    int32_t *write_from;               /* [R] */
+    int32_t *write_from;               /* [R]: for the compressors */
     int32_t *block_table[16];          /* [R][M], -1 where nothing is backed; [0] only, except under
                                           `shared`: one per compressed type, in order of types */
     int32_t *index_table;              /* [R][M]; shared: block ids, for index rows; else null */
     int32_t *window_table;             /* [R][M] */
+    int32_t *window_from;              /* [R], or null: write_from of swa_write, which is where
+                                          computing began. Between it and write_from rows of entries
+                                          are shared, but windows are the sequence's own */
 } kvf_batch_buffers;
 KVF_API uint32_t kvf_pool_state_parts(const kvf_pool *pool);
 KVF_API uint32_t kvf_pool_max_blocks(const kvf_pool *pool);

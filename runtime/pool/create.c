@@ -86,8 +86,7 @@ kvf_status pool_count(kvf_pool *pool, kvf_error *error) {
     if (status) return status;
     pool->max_blocks = pool_blocks_of(pool, pool->options.max_tokens);
     pool->tail_blocks = pool_geometry_tail_blocks(&pool->geometry);
-    /* Without a prefix cache nobody resumes: no tails are saved, and chunks may end anywhere. */
-    pool->snapshots = pool->geometry.snapshot_bytes > 0 && !pool->options.prefix_cache_off;
+    pool->snapshots = pool->geometry.snapshot_bytes > 0;
     uint32_t windows = default_windows(&pool->geometry, pool->options.max_requests);
     switch (pool->options.policy) {
     case KVF_POLICY_ELASTIC: return count_elastic(pool, error);

@@ -228,10 +228,11 @@ static bool bind_tables(struct step *step) {
                              .cu_tokens = host(requests + 1),
                              .state_slot = host(requests * step->parts),
                              .write_from = host(requests),
+                             .window_from = host(requests),
                              .index_table = shared ? host(cells) : NULL,
                              .window_table = host(cells)};
     good = b->batch_id && b->position && b->cu_tokens && b->state_slot && b->write_from &&
-           b->window_table && (b->index_table || !shared);
+           b->window_from && b->window_table && (b->index_table || !shared);
     for (uint32_t t = 0; t < (shared ? step->tables : 1); t++)
         good = (b->block_table[t] = host(cells)) && good;
     if (!good) return false;
@@ -298,6 +299,7 @@ static void close_host(struct step *step) {
     free(b->cu_tokens);
     free(b->state_slot);
     free(b->write_from);
+    free(b->window_from);
     free(b->index_table);
     free(b->window_table);
     for (uint32_t t = 0; t < STEP_TABLES; t++) free(b->block_table[t]);

@@ -22,20 +22,6 @@ static bool upload_ids(struct step *step, struct buffer *to, const int32_t *ids,
     return upload(step, to, image, 4 * count);
 }
 
-/* Windows are written from where computing began: rows of cached windows lie below. */
-static bool upload_window_from(struct step *step, const struct step_request *requests,
-                               uint32_t count) {
-    kvf_sequence_info info;
-    kvf_error error;
-    int32_t *from = buffer_ints(&step->window_from);
-    for (uint32_t r = 0; r < count; r++) {
-        if (kvf_sequence_get_info(step->pool, requests[r].sequence, &info, &error))
-            return session_fail("sequence", &error);
-        from[r] = (int32_t)info.hit;
-    }
-    return upload(step, &step->window_from, from, 4 * (size_t)count);
-}
-
 static bool upload_states(struct step *step) {
     size_t requests = step->options.batch_requests;
     bool elastic = step->options.pool.policy == KVF_POLICY_ELASTIC;
@@ -59,6 +45,7 @@ static bool upload_tables(struct step *step) {
                 upload_ids(step, &step->position, b->position, b->max_tokens, NULL) &&
                 upload_ids(step, &step->cu_tokens, b->cu_tokens, b->max_requests + 1u, NULL) &&
                 upload_ids(step, &step->write_from, b->write_from, b->max_requests, NULL) &&
+                upload_ids(step, &step->window_from, b->window_from, b->max_requests, NULL) &&
                 upload_states(step) &&
                 upload_ids(step, &step->window_table, b->window_table, cells, step_chunk);
     for (uint32_t t = 0; good && t < (shared ? step->tables : 1); t++)
@@ -288,7 +275,7 @@ static bool fetch(struct step *step) {
 bool step_forward(struct step *step, const struct step_request *requests, uint32_t count,
                   const int32_t *ids, bool attend) {
     if (!fill(step, requests, count, attend) || !upload_tables(step) ||
-        !upload_window_from(step, requests, count) || !upload_inputs(step, ids, attend))
+        !upload_inputs(step, ids, attend))
         return false;
     step_note_roles(step);
     for (uint32_t r = 0; r < count; r++)
