@@ -164,8 +164,8 @@ tap.is(status .. output, ('1%s/odd.lua:5: layer type "a": ' .. rule .. '%s/odd.l
   :format(dir, 64, dir, 128), "every one is reported, with its line")
 -- ---- shapes that no kernel can have: refused, by `check` too where the spec alone shows it ----
 
-local function not_built(spec, options, ...)
-  local built, said = kvforge(("build %s %s -o %s/refused"):format(spec, options, dir))
+local function not_built(path, options, ...)
+  local built, said = kvforge(("build %s %s -o %s/refused"):format(path, options, dir))
   local good = built == 1 and not shell.exists(dir .. "/refused")
   for _, text in ipairs { ... } do good = good and said:find(text, 1, true) ~= nil end
   return good, said
@@ -177,10 +177,10 @@ for _, case in ipairs {
   { "more index queries than shared memory holds", "heads = 4, dim = 64", "heads = 256, dim = 256",
     "kernel indexer_scores: the queries of a token and 64 index keys must fit 48 KiB" },
 } do
-  local spec = variant("tiny", case[2], case[3])
-  local good, said = not_built(spec, "", case[4])
+  local changed = variant("tiny", case[2], case[3])
+  local good, said = not_built(changed, "", case[4])
   if not tap.ok(good, case[1] .. " is refused") then tap.note(said) end
-  local checked, told = kvforge("check " .. spec)
+  local checked, told = kvforge("check " .. changed)
   if not tap.ok(checked == 1 and told:find(case[4], 1, true), "by `check` too") then tap.note(told) end
 end
 
