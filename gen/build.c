@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +107,7 @@ lua_State *build_load(const struct host_options *host, const char *spec, int *st
     }
     free(text);
     if (failed || lua_isnil(L, -2)) {
+        if (failed) *status = EXIT_INTERNAL; /* a spec's own errors are returned, not raised */
         print_errors(L);
         host_close(L);
         return NULL;
@@ -144,21 +146,20 @@ static int load_templates(struct build *b) {
     return 0;
 }
 
-/* Shapes that no template can build are the spec's fault. */
+/* Shapes that no template can build are the spec's fault; all of them are printed. */
 static int check_rules(struct build *b) {
     lua_State *L = b->L;
     lua_pushvalue(L, b->templates);
     lua_pushvalue(L, b->model);
-    if (call(b, "kvforge.kernel_templates", "broken", 2, 1)) return 1;
-    lua_Integer count = luaL_len(L, -1);
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_geti(L, -1, i);
-        if (i < count) fprintf(stderr, "kvforge: %s: %s\n", b->options->spec, lua_tostring(L, -1));
-        if (i == count) fail(b, EXIT_BAD_SPEC, "%s: %s", b->options->spec, lua_tostring(L, -1));
-        lua_pop(L, 1);
+    lua_pushstring(L, b->options->spec);
+    if (call(b, "kvforge.kernel_templates", "broken", 3, 1)) return 1;
+    bool broken = luaL_len(L, -1) > 0;
+    if (broken) {
+        print_errors(L);
+        b->status = EXIT_BAD_SPEC;
     }
     lua_pop(L, 1);
-    return count > 0;
+    return broken;
 }
 
 /* ---- one module: all kernels of a layer type for a target ---- */
@@ -451,7 +452,8 @@ static int list_files(struct build *b) {
     return call(b, "kvforge.bundle", NULL, 2, 1);
 }
 
-#define MAX_FILES 512
+/* Three of every module, and a few: 33 modules a target at most. */
+#define MAX_FILES 640
 
 static int write_bundle(struct build *b) {
     lua_State *L = b->L;
@@ -460,7 +462,8 @@ static int write_bundle(struct build *b) {
     int top = lua_gettop(L);
     if (list_files(b)) return 1;
     size_t count = (size_t)luaL_len(L, top + 1);
-    if (count > MAX_FILES) return fail(b, EXIT_INTERNAL, "a bundle of more than 512 files");
+    if (count > MAX_FILES)
+        return fail(b, EXIT_INTERNAL, "a bundle of more than %d files", MAX_FILES);
     for (size_t i = 0; i < count; i++) {
         lua_geti(L, top + 1, (lua_Integer)i + 1);
         lua_getfield(L, -1, "name");
@@ -472,6 +475,8 @@ static int write_bundle(struct build *b) {
     lua_getfield(L, b->model, "model");
     lua_getfield(L, -1, "name");
     snprintf(out, sizeof out, "build/%s", lua_tostring(L, -1));
+    if (!b->options->out)
+        mkdir("build", 0777); /* if it is not there, and cannot be, writing fails */
     if (bundle_write(b->options->out ? b->options->out : out, files, count, error, sizeof error))
         return fail(b, EXIT_BAD_SPEC, "%s", error);
     lua_settop(L, top);
@@ -493,6 +498,12 @@ static int write_report(struct build *b, double ms) {
 
 /* ---- the pipeline ---- */
 
+/* What failed, unless it has been printed where it was found. */
+static void print_error(const struct build *b) {
+    if (!*b->error) return;
+    fprintf(stderr, "kvforge: %s%s%s\n", current_work, *current_work ? ": " : "", b->error);
+}
+
 static int new_table(lua_State *L) {
     lua_newtable(L);
     return lua_gettop(L);
@@ -504,7 +515,7 @@ int build_check(const struct build_options *options) {
     if (!b.L) return b.status;
     b.status = EXIT_GOOD;
     b.model = lua_gettop(b.L);
-    if (load_templates(&b) || check_rules(&b)) fprintf(stderr, "kvforge: %s\n", b.error);
+    if (load_templates(&b) || check_rules(&b)) print_error(&b);
     host_close(b.L);
     return b.status;
 }
@@ -528,8 +539,7 @@ int build_bundle(const struct build_options *options) {
     bool failed = check_tools(&b) || load_templates(&b) || check_rules(&b) || build_modules(&b) ||
                   write_bundle(&b) || write_report(&b, clock_ms() - start);
 
-    if (failed)
-        fprintf(stderr, "kvforge: %s%s%s\n", current_work, *current_work ? ": " : "", b.error);
+    if (failed) print_error(&b);
     free(b.ptxas);
     host_close(b.L);
     return b.status;

@@ -147,8 +147,7 @@ static int command_import(const struct command_line *c) {
         fprintf(stderr, "kvforge: internal error: %s\n", luaL_tolstring(L, -1, NULL));
     } else {
         print_lines(L, lua_gettop(L));
-        status = lua_isnil(L, -2) ? EXIT_BAD_SPEC
-                                  : write_spec(c->build.out, lua_tostring(L, -2));
+        status = lua_isnil(L, -2) ? EXIT_BAD_SPEC : write_spec(c->build.out, lua_tostring(L, -2));
     }
     host_close(L);
     free(text);
@@ -187,8 +186,17 @@ static const struct command commands[] = {{"build", command_build, true},
 
 /* ---- options ---- */
 
-enum { OPTION_TARGET = 256, OPTION_KEEP, OPTION_REPORT, OPTION_TEMPLATES, OPTION_LUA, OPTION_JSON,
-       OPTION_EMBED, OPTION_CUBIN, OPTION_IMPORT };
+enum {
+    OPTION_TARGET = 256,
+    OPTION_KEEP,
+    OPTION_REPORT,
+    OPTION_TEMPLATES,
+    OPTION_LUA,
+    OPTION_JSON,
+    OPTION_EMBED,
+    OPTION_CUBIN,
+    OPTION_IMPORT
+};
 
 /* A directory to read from: better refused here than by whoever misses its first file. */
 static int read_directory(const char **out) {

@@ -13,15 +13,18 @@ end
 local dir = shell.directory()
 
 -- tiny with other fields of the model, whose own are taken out, and another row format.
+-- Windows lie in rings unless the fields say otherwise.
 local function variant(name, model, format, index)
-  local text = shell.ring(shell.read("examples/tiny.lua"))
+  local text = shell.read("examples/tiny.lua")
+  if not model:find("window_mode", 1, true) then model = model .. ' window_mode = "ring",' end
   for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
     text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
   end
   text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
-  text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
-  if index then text = text:gsub('"fp8_index"', '"' .. index .. '"') end
-  shell.write(dir .. "/" .. name .. ".lua", text)
+  local formatted, count = text:gsub('(window = 16, format = )"[%w_]+"', '%1"' .. format .. '"', 1)
+  assert(count == 1, "the example's latent rows have another form")
+  formatted = formatted:gsub('"fp8_index"', '"' .. (index or "fp8_index") .. '"')
+  shell.write(dir .. "/" .. name .. ".lua", formatted)
 end
 
 local variants = {
@@ -35,10 +38,17 @@ local variants = {
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
   { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
+  { "fp4", "", "fp8_token", "fp4_index" },
+  { "fp4-plain", "hadamard = false, page_align = 576,", "bf16", "fp4_index" },
+  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
+
+-- Attention, the indexer and the workspace have tests of their own.
+local kernels = "swa_write,state_reset,tail_append,index_tail_append,compress,index_compress,"
+  .. "row_lists,translate_pack,q_norm_rope,inverse_rope,rows_copy"
 
 -- The last line of a run says how many cases there were.
 local function verify(name, options, environment)
@@ -56,14 +66,18 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(2 * #variants + 12 + 12)
+tap.plan(3 * #variants + 12 + 14)
 
 for _, v in ipairs(variants) do
-  variant(table.unpack(v))
+  variant(v[1], v[2], v[3], v[4])
   local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
     v[1], dir, v[1]))
   if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
-  local verified, text, cases = verify(v[1])
+  local verified, text, cases = verify(v[1], "--kernel " .. kernels)
+  local _, described = shell.run(("%s info %s/%s.bundle"):format(shell.kvforge_run, dir, v[1]))
+  local where = v[2]:find("paged", 1, true) and "pages" or "rings"
+  tap.ok(described:find(v[3] .. "\n", 1, true) and described:find("window in " .. where, 1, true),
+    v[1] .. ": has the rows and the window that it names")
   if not tap.ok(verified == 0 and cases > 60, v[1] .. ": every kernel equals its reference") then
     tap.note(failures(text))
   end
@@ -83,7 +97,7 @@ for _, name in ipairs { "token", "two-plane-plain" } do
 end
 
 -- Other inputs, other orders of blocks and warps, one kernel alone.
-for _, options in ipairs { "--seed 7", "--kernel swa_write --type csa" } do
+for _, options in ipairs { "--seed 7 --kernel " .. kernels, "--kernel swa_write,compress --type csa,hca" } do
   local status, text, cases = verify("token", options)
   if not tap.ok(status == 0 and cases > 10, "verify " .. options) then tap.note(failures(text)) end
 end
@@ -95,6 +109,10 @@ orders, said = verify("bf16", "--kernel nonsense --schedules 2")
 tap.ok(orders == 1 and said:find("not ok 2", 1, true), "orders in which nothing ran are failures")
 local status, text = verify("token", "--kernel nonsense")
 tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run without a kernel is a failure")
+tap.contains(text, 'no kernel "nonsense"; it has', "which says what kernels there are")
+status, text = verify("token", "--type nonsense")
+tap.ok(status == 1 and text:find('no layer type "nonsense"; it has common, csa, hca, swa\n', 1, true),
+  "and what layer types")
 
 -- The bundle of a template with a fault.
 local function faulty(file, from, to, kernel, base)

@@ -104,7 +104,7 @@ for _, fault in ipairs(faults) do
   assert(found == 1, "the template has no " .. from)
   shell.write(changed .. "/" .. file, source)
   local built = build(name, "faulty.bundle", "--templates " .. changed)
-  local verified, report = verify("faulty.bundle", "workspace_fill")
+  local verified, report = verify("faulty.bundle", "workspace_fill --type hca")
   tap.ok(built and verified == 1 and report:find("not ok[^\n]*as token by token"),
     ("%s: a fault in %s (%s) is found"):format(name, file, to))
 end

@@ -15,8 +15,8 @@ static const struct row {
     {'d', "driver", "auto|cuda|executor",
      "the driver to use; auto takes a real GPU if there is one"},
     {'s', "seed", "N", "start of the random inputs (1)"},
-    {'k', "kernel", "NAME", "only this kernel"},
-    {'t', "type", "NAME", "only this layer type"},
+    {'k', "kernel", "NAME,...", "only these kernels"},
+    {'t', "type", "NAME,...", "only these layer types"},
     {'g', "target", "NAME", "force the modules of this target (sm_90)"},
     {'n', "schedules", "N", "repeat in N orders of blocks and warps (the executor's)"},
     {'r', "report", "FILE", "what `kvforge build --report` wrote: times and registers"},
@@ -25,7 +25,7 @@ static const struct row {
 #define ROWS (sizeof rows / sizeof *rows)
 
 static void help(FILE *out, const char *command, const char *accepts, const char *about) {
-    fprintf(out, "usage: kvforge-run %s BUNDLE%s\n%s\n", command, *accepts ? " [options]" : "",
+    fprintf(out, "usage: kvforge-run %s %sBUNDLE\n\n%s\n", command, *accepts ? "[options] " : "",
             about);
     if (*accepts) fprintf(out, "\noptions:\n");
     for (size_t i = 0; i < ROWS; i++) {
