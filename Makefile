@@ -198,6 +198,9 @@ $(BUILD)/tests/bench_%: tests/bench_%.c $(BENCH_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Ibench/lib $< -o $@ $(BENCH_TEST_OBJ) $(RUN_LIBS)
 
+# The tests build them too, so that they cannot rot unseen.
+check: $(BENCH_BIN)
+
 .PHONY: bench
 bench: all $(BENCH_BIN)
 	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "deepseek-v4-flash.h"
+#include "deepseek-v4-flash-ring.h"
 #include "driver.h"
 #include "process.h"
 
-#define FLASH(name) DEEPSEEK_V4_FLASH_SWA_##name
+#define FLASH(name) DEEPSEEK_V4_FLASH_RING_SWA_##name
 
-typedef struct kvf_deepseek_v4_flash_swa_swa_write_params params;
+typedef struct kvf_deepseek_v4_flash_ring_swa_swa_write_params params;
 
 enum {
     TOKENS = 200, /* more than a ring of one request, which wraps */
