@@ -16,12 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_SPEC      (1 << 20)
-#define USUAL_PASSES  "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg)"
-
+#define MAX_SPEC     (1 << 20)
+#define USUAL_PASSES "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg)"
 
 struct build {
     lua_State *L;
@@ -107,6 +107,7 @@ lua_State *build_load(const struct host_options *host, const char *spec, int *st
     }
     free(text);
     if (failed || lua_isnil(L, -2)) {
+        if (failed) *status = EXIT_INTERNAL; /* a spec's own errors are returned, not raised */
         print_errors(L);
         host_close(L);
         return NULL;
@@ -145,16 +146,19 @@ static int load_templates(struct build *b) {
     return 0;
 }
 
-/* Shapes that no template can build are the spec's fault. */
+/* Shapes that no template can build are the spec's fault; all of them are printed. */
 static int check_rules(struct build *b) {
     lua_State *L = b->L;
     lua_pushvalue(L, b->templates);
     lua_pushvalue(L, b->model);
-    if (call(b, "kvforge.kernel_templates", "broken", 2, 1)) return 1;
-    lua_geti(L, -1, 1);
-    bool broken = !lua_isnil(L, -1);
-    if (broken) fail(b, EXIT_BAD_SPEC, "%s: %s", b->options->spec, lua_tostring(L, -1));
-    lua_pop(L, 2);
+    lua_pushstring(L, b->options->spec);
+    if (call(b, "kvforge.kernel_templates", "broken", 3, 1)) return 1;
+    bool broken = luaL_len(L, -1) > 0;
+    if (broken) {
+        print_errors(L);
+        b->status = EXIT_BAD_SPEC;
+    }
+    lua_pop(L, 1);
     return broken;
 }
 
@@ -164,6 +168,25 @@ struct module_times {
     double build, emit;
     int kernels;
 };
+
+#define MAX_STATIC_SHARED ((uint64_t)48 << 10) /* of a block, on every chip */
+
+/* Refuse what no block of the target can have; the kernel's entry in the manifest is on top. */
+static int check_shared(struct build *b, const struct ir_module *m) {
+    lua_getfield(b->L, -1, "shared");
+    uint64_t dynamic = (uint64_t)lua_tointeger(b->L, -1);
+    lua_pop(b->L, 1);
+    if (m->shared_bytes > MAX_STATIC_SHARED)
+        return fail(b, EXIT_BAD_SPEC,
+                    "kernel %s: needs %llu bytes of static shared memory; allowed %llu",
+                    m->kernel_name, (unsigned long long)m->shared_bytes,
+                    (unsigned long long)MAX_STATIC_SHARED);
+    if (m->shared_bytes + dynamic > m->target->max_shared)
+        return fail(b, EXIT_BAD_SPEC, "kernel %s: needs %llu bytes of shared memory; allowed %u",
+                    m->kernel_name, (unsigned long long)(m->shared_bytes + dynamic),
+                    m->target->max_shared);
+    return 0;
+}
 
 /* Build one kernel: `template`, `type` and the variant on top; appends its entry to `kernels`. */
 static int build_kernel(struct build *b, struct ir_module *m, int template, int type, int kernels,
@@ -177,7 +200,7 @@ static int build_kernel(struct build *b, struct ir_module *m, int template, int 
     ir_set_current(L, m);
     int failed = call(b, "kvforge.kernel", "build", 3, 1);
     ir_set_current(L, NULL);
-    if (failed) return 1;
+    if (failed || check_shared(b, m)) return 1;
     double ms = clock_ms() - start;
     times->build += ms;
     times->kernels++;
@@ -429,7 +452,8 @@ static int list_files(struct build *b) {
     return call(b, "kvforge.bundle", NULL, 2, 1);
 }
 
-#define MAX_FILES 512
+/* Three of every module, and a few: 33 modules a target at most. */
+#define MAX_FILES 640
 
 static int write_bundle(struct build *b) {
     lua_State *L = b->L;
@@ -438,7 +462,8 @@ static int write_bundle(struct build *b) {
     int top = lua_gettop(L);
     if (list_files(b)) return 1;
     size_t count = (size_t)luaL_len(L, top + 1);
-    if (count > MAX_FILES) return fail(b, EXIT_INTERNAL, "a bundle of more than 512 files");
+    if (count > MAX_FILES)
+        return fail(b, EXIT_INTERNAL, "a bundle of more than %d files", MAX_FILES);
     for (size_t i = 0; i < count; i++) {
         lua_geti(L, top + 1, (lua_Integer)i + 1);
         lua_getfield(L, -1, "name");
@@ -450,6 +475,8 @@ static int write_bundle(struct build *b) {
     lua_getfield(L, b->model, "model");
     lua_getfield(L, -1, "name");
     snprintf(out, sizeof out, "build/%s", lua_tostring(L, -1));
+    if (!b->options->out)
+        mkdir("build", 0777); /* if it is not there, and cannot be, writing fails */
     if (bundle_write(b->options->out ? b->options->out : out, files, count, error, sizeof error))
         return fail(b, EXIT_BAD_SPEC, "%s", error);
     lua_settop(L, top);
@@ -471,6 +498,12 @@ static int write_report(struct build *b, double ms) {
 
 /* ---- the pipeline ---- */
 
+/* What failed, unless it has been printed where it was found. */
+static void print_error(const struct build *b) {
+    if (!*b->error) return;
+    fprintf(stderr, "kvforge: %s%s%s\n", current_work, *current_work ? ": " : "", b->error);
+}
+
 static int new_table(lua_State *L) {
     lua_newtable(L);
     return lua_gettop(L);
@@ -482,7 +515,7 @@ int build_check(const struct build_options *options) {
     if (!b.L) return b.status;
     b.status = EXIT_GOOD;
     b.model = lua_gettop(b.L);
-    if (load_templates(&b) || check_rules(&b)) fprintf(stderr, "kvforge: %s\n", b.error);
+    if (load_templates(&b) || check_rules(&b)) print_error(&b);
     host_close(b.L);
     return b.status;
 }
@@ -506,8 +539,7 @@ int build_bundle(const struct build_options *options) {
     bool failed = check_tools(&b) || load_templates(&b) || check_rules(&b) || build_modules(&b) ||
                   write_bundle(&b) || write_report(&b, clock_ms() - start);
 
-    if (failed)
-        fprintf(stderr, "kvforge: %s%s%s\n", current_work, *current_work ? ": " : "", b.error);
+    if (failed) print_error(&b);
     free(b.ptxas);
     host_close(b.L);
     return b.status;

@@ -27,35 +27,47 @@ static bool ends_with(const char *name, const char *end) {
     return n > e && !strcmp(name + n - e, end);
 }
 
-/* The kinds of file a bundle has; anything else in a directory belongs to somebody. */
-static bool is_bundle_name(const char *name) {
-    static const char *const kinds[] = {".ptx", ".cubin", ".h", ".c", ".ll", NULL};
-    if (!strcmp(name, MANIFEST)) return true;
-    for (int i = 0; kinds[i]; i++)
-        if (ends_with(name, kinds[i])) return true;
-    return false;
+/* The manifest in `dir` as text for the caller to free; null if there is none that can be read. */
+static char *read_manifest(int dir) {
+    enum { MOST = 16 << 20 };
+    int fd = openat(dir, MANIFEST, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat info;
+    char *text = NULL;
+    if (fd < 0) return NULL;
+    if (!fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size < MOST &&
+        (text = malloc((size_t)info.st_size + 1))) {
+        ssize_t got = read(fd, text, (size_t)info.st_size);
+        text[got > 0 ? got : 0] = 0;
+    }
+    close(fd);
+    return text;
 }
 
-static bool manifest_is_ours(int dir) {
-    char head[4096];
-    int fd = openat(dir, MANIFEST, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool ours = false;
-    char *text = NULL;
-    ssize_t got;
-    size_t bytes = 0;
-    while ((got = read(fd, head, sizeof head)) > 0 && bytes < (4u << 20)) {
-        char *more = realloc(text, bytes + (size_t)got + 1);
-        if (!more) break;
-        text = more;
-        memcpy(text + bytes, head, (size_t)got);
-        bytes += (size_t)got;
-        text[bytes] = 0;
+static bool is_ours(const char *manifest) {
+    return manifest && strstr(manifest, "\"kvforge\":") && strstr(manifest, "\"modules\":");
+}
+
+/*
+ * Whether a file is one that the bundle was written with: a module that the manifest names, its
+ * LLVM IR, or a header and a C file called after the model. Anything else belongs to somebody.
+ */
+static bool is_of_bundle(const char *manifest, const char *name) {
+    static const struct {
+        const char *end, *before, *after;
+    } kinds[] = {{".ptx", "\"", ".ptx\""},
+                 {".cubin", "\"", ".cubin\""},
+                 {".ll", "\"", ".ptx\""},
+                 {".h", "\"name\": \"", "\""},
+                 {".c", "\"name\": \"", "\""}};
+    char wanted[300];
+    if (!strcmp(name, MANIFEST)) return true;
+    for (size_t i = 0; manifest && i < sizeof kinds / sizeof *kinds; i++) {
+        if (!ends_with(name, kinds[i].end)) continue;
+        int stem = (int)(strlen(name) - strlen(kinds[i].end));
+        snprintf(wanted, sizeof wanted, "%s%.*s%s", kinds[i].before, stem, name, kinds[i].after);
+        return strstr(manifest, wanted) != NULL;
     }
-    if (text) ours = strstr(text, "\"kvforge\":") && strstr(text, "\"modules\":");
-    free(text);
-    close(fd);
-    return ours;
+    return false;
 }
 
 /* Whether `dir` may be replaced: 0 it may, -1 it does not exist, 1 it may not (with a sentence). */
@@ -72,21 +84,23 @@ static int check_existing(const struct writer *w, const char *dir) {
         if (fd >= 0) close(fd);
         return fail(w, "read", dir);
     }
+    char *manifest = read_manifest(fd);
     int entries = 0, refused = 0;
     struct dirent *e;
     while (!refused && (e = readdir(list))) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
         entries++;
-        if (!is_bundle_name(e->d_name)) {
+        if (!is_of_bundle(manifest, e->d_name)) {
             snprintf(w->error, w->size, "%s is no bundle of ours: it holds %s", dir, e->d_name);
             refused = 1;
         }
     }
-    if (!refused && entries && !manifest_is_ours(fd)) {
+    if (!refused && entries && !is_ours(manifest)) {
         snprintf(w->error, w->size, "%s is no bundle of ours: its " MANIFEST " does not say so",
                  dir);
         refused = 1;
     }
+    free(manifest);
     closedir(list);
     return refused;
 }

@@ -1,5 +1,6 @@
 #include "lua_host.h"
 
+#include "build.h"
 #include "embedded.h"
 #include "ir.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_LUA_FILE (1 << 20)
 #define LOADED       "host.loaded"
@@ -76,7 +78,8 @@ static const struct embedded_file *embedded(const char *module) {
     return NULL;
 }
 
-/* Push the text and the chunk name of `module`; `dir` overrides what is embedded. 0 if there is none. */
+/* Push the text and the chunk name of `module`; `dir` overrides what is embedded. 0 if there is
+ * none. */
 static int push_source(lua_State *L, const char *dir, const char *relative, const char *module) {
     char path[1024], error[256];
     size_t bytes;
@@ -114,7 +117,8 @@ static int l_require(lua_State *L) {
     return 1;
 }
 
-/* host.template_text("swa_write" or "lib/warp") -> text, chunk name, whether it is guarded already */
+/* host.template_text("swa_write" or "lib/warp") -> text, chunk name, whether it is guarded already
+ */
 static int l_template_text(lua_State *L) {
     const char *name = luaL_checkstring(L, 1), *dir = host_of(L)->options->templates_dir;
     char module[256];
@@ -195,14 +199,11 @@ static int open_host_library(lua_State *L) {
 /* ---- the state ---- */
 
 static int open_libraries(lua_State *L) {
-    static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},
-                                         {LUA_TABLIBNAME, luaopen_table},
-                                         {LUA_STRLIBNAME, luaopen_string},
-                                         {LUA_MATHLIBNAME, luaopen_math},
-                                         {LUA_UTF8LIBNAME, luaopen_utf8},
-                                         {LUA_DBLIBNAME, luaopen_debug},
-                                         {LUA_COLIBNAME, luaopen_coroutine},
-                                         {0, 0}};
+    static const luaL_Reg libraries[] = {
+        {LUA_GNAME, luaopen_base},          {LUA_TABLIBNAME, luaopen_table},
+        {LUA_STRLIBNAME, luaopen_string},   {LUA_MATHLIBNAME, luaopen_math},
+        {LUA_UTF8LIBNAME, luaopen_utf8},    {LUA_DBLIBNAME, luaopen_debug},
+        {LUA_COLIBNAME, luaopen_coroutine}, {0, 0}};
     for (const luaL_Reg *l = libraries; l->name; l++) {
         luaL_requiref(L, l->name, l->func, 1);
         lua_pop(L, 1);
@@ -223,6 +224,14 @@ static int open_libraries(lua_State *L) {
     return 0;
 }
 
+/* Lua ends the process when memory runs out in a call that nothing protects: not with a signal. */
+static int give_up(lua_State *L) {
+    const char *what =
+        lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error that is no text";
+    fprintf(stderr, "kvforge: internal error: Lua: %s\n", what);
+    _exit(EXIT_INTERNAL);
+}
+
 lua_State *host_open(const struct host_options *options) {
     struct host *h = calloc(1, sizeof *h);
     if (!h) return NULL;
@@ -233,6 +242,7 @@ lua_State *host_open(const struct host_options *options) {
         return NULL;
     }
     *(struct host **)lua_getextraspace(L) = h;
+    lua_atpanic(L, give_up);
     lua_gc(L, LUA_GCGEN, 0, 0);
     lua_pushcfunction(L, open_libraries);
     if (lua_pcall(L, 0, 0, 0)) {

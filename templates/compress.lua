@@ -224,6 +224,8 @@ return kernel {
     for _, variant in ipairs(variants(T)) do
       list[#list + 1] = { variant.dim % 16 == 0 and threads(variant.dim) % 32 == 0,
         variant.name .. " pools rows of a multiple of 16 elements in whole warps" }
+      list[#list + 1] = { T.overlap or not T.model.online, variant.name .. " cannot keep a running softmax "
+        .. "yet: online must be false for compressors without overlap" }
     end
     if T.indexer then
       list[#list + 1] = { not T.model.hadamard or T.indexer.dim & (T.indexer.dim - 1) == 0,

@@ -37,9 +37,10 @@ local variants = {
   { "ds-mla", 'state_dtype = "bf16", ape_on_write = false,', "fp8_ds_mla" },
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
-  { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "fp4", "", "fp8_token", "fp4_index" },
   { "fp4-plain", "hadamard = false, page_align = 576,", "bf16", "fp4_index" },
+  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
@@ -65,7 +66,7 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(3 * #variants + 6 + 10)
+tap.plan(3 * #variants + 12 + 14)
 
 for _, v in ipairs(variants) do
   variant(v[1], v[2], v[3], v[4])
@@ -83,13 +84,15 @@ for _, v in ipairs(variants) do
 end
 
 -- Targets whose chips cannot convert to e4m3: integer code gives the same bits.
-shell.run(("%s build %s/token.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(
-  shell.kvforge, dir, dir))
-for _, target in ipairs { "sm_80", "sm_89" } do
-  for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
-    local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
-    local good = status == 0 and cases > 20
-    if not tap.ok(good, ("%s on %s"):format(kernel, target)) then tap.note(failures(text)) end
+for _, name in ipairs { "token", "two-plane-plain" } do
+  shell.run(("%s build %s/%s.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(shell.kvforge,
+    dir, name, dir))
+  for _, target in ipairs { "sm_80", "sm_89" } do
+    for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
+      local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
+      local good = status == 0 and cases > 20
+      if not tap.ok(good, ("%s: %s on %s"):format(name, kernel, target)) then tap.note(failures(text)) end
+    end
   end
 end
 
@@ -106,16 +109,20 @@ orders, said = verify("bf16", "--kernel nonsense --schedules 2")
 tap.ok(orders == 1 and said:find("not ok 2", 1, true), "orders in which nothing ran are failures")
 local status, text = verify("token", "--kernel nonsense")
 tap.ok(status == 1 and text:find("nothing was executed", 1, true), "a run without a kernel is a failure")
+tap.contains(text, 'no kernel "nonsense"; it has', "which says what kernels there are")
+status, text = verify("token", "--type nonsense")
+tap.ok(status == 1 and text:find('no layer type "nonsense"; it has common, csa, hca, swa\n', 1, true),
+  "and what layer types")
 
 -- The bundle of a template with a fault.
-local function faulty(file, from, to, kernel)
+local function faulty(file, from, to, kernel, base)
   local changed = dir .. "/changed"
   shell.run(("rm -rf %s && cp -r templates %s"):format(changed, changed))
   local source, count = shell.read(changed .. "/" .. file):gsub(from, to, 1)
   assert(count == 1, "the template has no " .. from)
   shell.write(changed .. "/" .. file, source)
-  local built, output = shell.run(("%s build %s/token.lua -o %s/faulty.bundle --templates %s"):format(
-    shell.kvforge, dir, dir, changed))
+  local built, output = shell.run(("%s build %s/%s.lua -o %s/faulty.bundle --templates %s"):format(
+    shell.kvforge, dir, base or "token", dir, changed))
   if built ~= 0 then return tap.ok(false, output) end
   local verified, report = verify("faulty", "--kernel " .. kernel)
   tap.ok(verified == 1 and report:find("not ok", 1, true), ("a fault in %s is found"):format(file))
@@ -124,6 +131,8 @@ end
 faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.ring", "swa_write")
 faulty("lib/fp8.lua", "LARGEST = 448%.0", "LARGEST = 440.0", "swa_write")
 faulty("state_reset.lua", "swa_pos = %-1", "swa_pos = 0", "state_reset")
+faulty("compress.lua", "state = T%.model%.state_dtype", "state = bf16", "compress")
+faulty("lib/fp4.lua", "0x1fffff", "0x200000", "index_compress", "two-plane-plain")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio", "tail_append")
 
 shell.clean()

@@ -265,7 +265,7 @@ end
 function checker:layer_type(name, node, model)
   local where = ("layer type %s"):format(fields.show(name))
   local T = self:record(node, where, fields.of("layer type"), "layer type")
-  T.name = name
+  T.name, T.line = name, self:line(node)
   T.rope = self:rope_field(T.rope, where, node)
   local indexer = T.indexer
   T.indexer = self:indexer_field(indexer, where, node)

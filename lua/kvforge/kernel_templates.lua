@@ -38,15 +38,26 @@ function templates.load()
   return list
 end
 
--- What the layer types of M break of the templates' shape rules: an array of sentences.
-function templates.broken(list, M)
+-- The numbers of a layer type that a rule speaks of: "head_dim 64, rope_dim 8".
+local function given(T, rule)
+  local list, seen = {}, {}
+  for word in rule:gmatch("[%a_]+") do
+    if math.type(T[word]) == "integer" and not seen[word] then
+      list[#list + 1], seen[word] = ("%s %d"):format(word, T[word]), true
+    end
+  end
+  return #list > 0 and "; given " .. table.concat(list, ", ") or ""
+end
+
+-- What the layer types of M break of the templates' shape rules: an array of "file:line: ..." texts
+-- like those of kvforge.load, every broken rule once.
+function templates.broken(list, M, file)
   local broken = {}
   for _, T in ipairs(M.types) do
     for _, template in ipairs(list) do
-      if #kernel.variants(template, T) > 0 then
-        for _, sentence in ipairs(kernel.broken_rules(template, T)) do
-          broken[#broken + 1] = ("layer type \"%s\": %s"):format(T.name, sentence)
-        end
+      for _, rule in ipairs(#kernel.variants(template, T) > 0 and kernel.broken_rules(template, T) or {}) do
+        broken[#broken + 1] = ("%s:%d: layer type \"%s\": %s%s"):format(file, T.line, T.name, rule,
+          given(T, rule))
       end
     end
   end

@@ -99,6 +99,7 @@ struct block {
     uint64_t pending_count;
     struct race_shared *races;
     bool fenced;       /* a fence of device scope was executed */
+    bool acquires;     /* its last access was one that may acquire */
     uint32_t acquired; /* the launch's clock when it last acquired */
     bool started;
 };

@@ -533,12 +533,24 @@ static uint32_t combine(int mode, uint32_t x, uint32_t y) {
     }
 }
 
+/* A conjunction with a known false is known, whatever the other side; a disjunction with a true. */
+static uint32_t combine_known(int mode, uint32_t x, uint32_t known_x, uint32_t y,
+                              uint32_t known_y) {
+    uint32_t both = known_x & known_y;
+    if (mode == MODE_AND) return both | (known_x & ~x) | (known_y & ~y);
+    if (mode == MODE_OR) return both | (known_x & x) | (known_y & y);
+    return both;
+}
+
 static void set_pair(struct warp *w, const struct op *o, uint32_t m, uint32_t first,
                      uint32_t second) {
     uint32_t p = predicate_of(w, o);
-    uint32_t known = defined_of(w, o->a) & defined_of(w, o->b) & w->predicates_defined[o->p];
-    put_predicate(w, o->d, m, combine(o->mode, first, p), known);
-    put_predicate(w, o->d2, m, combine(o->mode, second, p), known);
+    uint32_t known = defined_of(w, o->a) & defined_of(w, o->b);
+    uint32_t known_p = w->predicates_defined[o->p];
+    put_predicate(w, o->d, m, combine(o->mode, first, p),
+                  combine_known(o->mode, first, known, p, known_p));
+    put_predicate(w, o->d2, m, combine(o->mode, second, p),
+                  combine_known(o->mode, second, known, p, known_p));
 }
 
 /* Without a third source the predicate that is combined is the constant one and no mode is set. */

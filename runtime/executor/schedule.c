@@ -471,6 +471,7 @@ void block_start(struct block *b, uint64_t linear) {
     b->epoch++;
     b->fenced = false;
     b->acquired = 0;
+    b->acquires = false;
     memset(b->barriers, 0, sizeof b->barriers);
     memset(b->shared.defined, 0, (b->shared.bytes + 7) / 8);
     async_reset(b);

@@ -113,10 +113,11 @@ static void emit_elastic(const kvf_pool *pool, struct wanted *w, struct sink *si
 
 static void emit_static(const kvf_pool *pool, struct wanted *w, struct sink *sink) {
     const struct pool_geometry *g = &pool->geometry;
+    uint64_t window = pool_window_stride(pool), block = pool_block_stride(pool);
     for (uint32_t i = 0; i < w->window_count; i++)
-        emit(sink, 0, (uint64_t)w->windows[i] * g->window_bytes, g->window_bytes);
+        emit(sink, 0, (uint64_t)w->windows[i] * window, window);
     for (uint32_t i = 0; i < w->block_count; i++)
-        emit(sink, 1, (uint64_t)w->blocks[i] * g->block_bytes, g->block_bytes);
+        emit(sink, 1, (uint64_t)w->blocks[i] * block, block);
     if (w->state >= 0) emit(sink, 2, (uint64_t)w->state * g->state_bytes, g->state_bytes);
 }
 

@@ -25,7 +25,7 @@ static const struct row {
 #define ROWS (sizeof rows / sizeof *rows)
 
 static void help(FILE *out, const char *command, const char *accepts, const char *about) {
-    fprintf(out, "usage: kvforge-run %s BUNDLE%s\n%s\n", command, *accepts ? " [options]" : "",
+    fprintf(out, "usage: kvforge-run %s %sBUNDLE\n\n%s\n", command, *accepts ? "[options] " : "",
             about);
     if (*accepts) fprintf(out, "\noptions:\n");
     for (size_t i = 0; i < ROWS; i++) {

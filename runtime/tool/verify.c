@@ -168,11 +168,32 @@ static bool run_common(struct verify *verify, const struct options *options) {
     return !wanted(options->type, info.name) || run_kernels(verify, options, &subject);
 }
 
+static const char *name_of(const struct rules_kernel *kernel, bool type) {
+    return type ? kernel->type : kernel->name;
+}
+
+/* Whether the bundle has a kernel, or a layer type, of that name; if not, say which it has. */
+static bool known(const struct rules *rules, const char *filter, bool type) {
+    for (size_t i = 0; i < rules->kernel_count; i++)
+        if (wanted(filter, name_of(&rules->kernels[i], type))) return true;
+    fprintf(stderr, "kvforge-run verify: the bundle has no %s \"%s\"; it has",
+            type ? "layer type" : "kernel", filter);
+    for (size_t i = 0; i < rules->kernel_count; i++) {
+        const char *name = name_of(&rules->kernels[i], type);
+        size_t first = 0;
+        while (strcmp(name_of(&rules->kernels[first], type), name) != 0) first++;
+        if (first == i) fprintf(stderr, "%s %s", i ? "," : "", name);
+    }
+    fprintf(stderr, "\n");
+    return false;
+}
+
 /* Everything that is wanted, once; true if all of it was executed and equal. */
 static bool verify_once(const struct options *options) {
     struct session session;
     struct verify verify = {.session = &session, .random = options->seed * 2 + 1};
-    bool good = session_open(options, &session);
+    bool good = session_open(options, &session) && known(&session.rules, options->type, true) &&
+                known(&session.rules, options->kernel, false);
     for (uint32_t type = 0; good && type < session.model.types; type++)
         good = run_type(&verify, options, type);
     good = good && run_common(&verify, options);
