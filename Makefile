@@ -168,6 +168,8 @@ demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(KVFORGE) build examples/deepseek-v4-flash-ring.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
+	$(KVFORGE) build examples/flash-narrow.lua -o $(BUILD)/flash-narrow
+	$(KVFORGE_RUN) decode $(BUILD)/flash-narrow
 
 # ---- benchmarks: each program prints its own table; executor_* ones link the executor ----
 BENCH_BIN     := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))

@@ -37,7 +37,7 @@ static inline kvf_pool *replay_pool(kvf_policy policy, double memory, double win
         .policy = policy, .bytes = (uint64_t)(memory * 1e9), .max_requests = requests};
     if (windows > 0 && policy != KVF_POLICY_ELASTIC) {
         double rest = (double)o.bytes - (double)requests * (double)g.state_bytes;
-        o.windows = (uint32_t)(windows * rest / (double)g.window_bytes);
+        o.windows = (uint32_t)(windows * rest / (double)g.chunk_bytes);
     }
     return pool_create(&g, &o, &pool, error) ? NULL : pool;
 }

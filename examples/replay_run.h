@@ -55,7 +55,7 @@ struct run {
 
 static inline double run_clock(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may use the machine */
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 

@@ -169,6 +169,25 @@ struct module_times {
     int kernels;
 };
 
+#define MAX_STATIC_SHARED ((uint64_t)48 << 10) /* of a block, on every chip */
+
+/* Refuse what no block of the target can have; the kernel's entry in the manifest is on top. */
+static int check_shared(struct build *b, const struct ir_module *m) {
+    lua_getfield(b->L, -1, "shared");
+    uint64_t dynamic = (uint64_t)lua_tointeger(b->L, -1);
+    lua_pop(b->L, 1);
+    if (m->shared_bytes > MAX_STATIC_SHARED)
+        return fail(b, EXIT_BAD_SPEC,
+                    "kernel %s: needs %llu bytes of static shared memory; allowed %llu",
+                    m->kernel_name, (unsigned long long)m->shared_bytes,
+                    (unsigned long long)MAX_STATIC_SHARED);
+    if (m->shared_bytes + dynamic > m->target->max_shared)
+        return fail(b, EXIT_BAD_SPEC, "kernel %s: needs %llu bytes of shared memory; allowed %u",
+                    m->kernel_name, (unsigned long long)(m->shared_bytes + dynamic),
+                    m->target->max_shared);
+    return 0;
+}
+
 /* Build one kernel: `template`, `type` and the variant on top; appends its entry to `kernels`. */
 static int build_kernel(struct build *b, struct ir_module *m, int template, int type, int kernels,
                         struct module_times *times) {
@@ -181,7 +200,7 @@ static int build_kernel(struct build *b, struct ir_module *m, int template, int 
     ir_set_current(L, m);
     int failed = call(b, "kvforge.kernel", "build", 3, 1);
     ir_set_current(L, NULL);
-    if (failed) return 1;
+    if (failed || check_shared(b, m)) return 1;
     double ms = clock_ms() - start;
     times->build += ms;
     times->kernels++;

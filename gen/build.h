@@ -12,14 +12,14 @@ enum { EXIT_GOOD = 0, EXIT_BAD_SPEC = 1, EXIT_BAD_USAGE = 2, EXIT_INTERNAL = 70 
 
 struct build_options {
     struct host_options host;
-    const char *spec;    /* the Lua file */
-    const char *out;     /* the bundle's directory; null: build/NAME after the model's name */
+    const char *spec; /* the Lua file */
+    const char *out;  /* the bundle's directory; null: build/NAME after the model's name */
     const char *targets[BUILD_MAX_TARGETS]; /* instead of the spec's, if any */
     int n_targets;
-    bool keep_ir;        /* also write the LLVM IR of every module */
-    bool embed;          /* also write <model>.c with the bundle inside */
-    bool cubin;          /* also assemble every module with ptxas */
-    const char *report;  /* write timings and registers to this file, or null */
+    bool keep_ir;       /* also write the LLVM IR of every module */
+    bool embed;         /* also write <model>.c with the bundle inside */
+    bool cubin;         /* also assemble every module with ptxas */
+    const char *report; /* write timings and registers to this file, or null */
 };
 
 /* Load a spec into a new state. Leaves the resolved model on the stack and returns the state; or

@@ -20,9 +20,22 @@
 
 enum ir_kind {
     IR_BOOL,
-    IR_U8, IR_I8, IR_U16, IR_I16, IR_U32, IR_I32, IR_U64, IR_I64,
-    IR_F16, IR_BF16, IR_F32, IR_F64,
-    IR_E4M3, IR_E5M2, IR_UE8M0, IR_E2M1X2, /* storage only: 8 bits without arithmetic */
+    IR_U8,
+    IR_I8,
+    IR_U16,
+    IR_I16,
+    IR_U32,
+    IR_I32,
+    IR_U64,
+    IR_I64,
+    IR_F16,
+    IR_BF16,
+    IR_F32,
+    IR_F64,
+    IR_E4M3,
+    IR_E5M2,
+    IR_UE8M0,
+    IR_E2M1X2, /* storage only: 8 bits without arithmetic */
     IR_POINTER,
     IR_KINDS
 };
@@ -75,15 +88,16 @@ struct ir_module {
     LLVMModuleRef module;
     LLVMBuilderRef builder;
     const struct target *target;
-    unsigned ptx;           /* lowest PTX version that what was used needs: 78 */
-    LLVMValueRef function;  /* the kernel being built, or null */
+    unsigned ptx;          /* lowest PTX version that what was used needs: 78 */
+    LLVMValueRef function; /* the kernel being built, or null */
     LLVMBasicBlockRef entry, exit;
-    uint32_t kernel;        /* serial number of that kernel, from 1 */
+    uint32_t kernel; /* serial number of that kernel, from 1 */
     uint32_t next_scope;
     struct ir_scope scopes[IR_MAX_SCOPES];
-    int depth;              /* scopes open */
+    int depth; /* scopes open */
     unsigned max_threads;
-    char kernel_name[128];  /* for messages */
+    char kernel_name[128]; /* for messages */
+    uint64_t shared_bytes; /* static shared memory of that kernel */
 };
 
 #define IR_VALUE    "ir.value"

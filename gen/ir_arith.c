@@ -112,17 +112,39 @@ static int arith(lua_State *L, enum op op) {
     return 1;
 }
 
-static int l_add(lua_State *L) { return arith(L, ADD); }
-static int l_sub(lua_State *L) { return arith(L, SUB); }
-static int l_mul(lua_State *L) { return arith(L, MUL); }
-static int l_div(lua_State *L) { return arith(L, DIV); }
-static int l_idiv(lua_State *L) { return arith(L, IDIV); }
-static int l_mod(lua_State *L) { return arith(L, MOD); }
-static int l_band(lua_State *L) { return arith(L, AND); }
-static int l_bor(lua_State *L) { return arith(L, OR); }
-static int l_bxor(lua_State *L) { return arith(L, XOR); }
-static int l_shl(lua_State *L) { return arith(L, SHL); }
-static int l_shr(lua_State *L) { return arith(L, SHR); }
+static int l_add(lua_State *L) {
+    return arith(L, ADD);
+}
+static int l_sub(lua_State *L) {
+    return arith(L, SUB);
+}
+static int l_mul(lua_State *L) {
+    return arith(L, MUL);
+}
+static int l_div(lua_State *L) {
+    return arith(L, DIV);
+}
+static int l_idiv(lua_State *L) {
+    return arith(L, IDIV);
+}
+static int l_mod(lua_State *L) {
+    return arith(L, MOD);
+}
+static int l_band(lua_State *L) {
+    return arith(L, AND);
+}
+static int l_bor(lua_State *L) {
+    return arith(L, OR);
+}
+static int l_bxor(lua_State *L) {
+    return arith(L, XOR);
+}
+static int l_shl(lua_State *L) {
+    return arith(L, SHL);
+}
+static int l_shr(lua_State *L) {
+    return arith(L, SHR);
+}
 
 static int l_unm(lua_State *L) {
     struct ir_module *m = ir_current(L);
@@ -230,19 +252,30 @@ static int float_call(lua_State *L, const char *intrinsic, int arity, unsigned o
         if (args[i].level > level) level = args[i].level;
     }
     LLVMTypeRef type = ir_llvm_type(m, typed->kind, IR_GENERIC);
-    LLVMValueRef ref =
-        ir_intrinsic(L, m, intrinsic, &type, overloads, refs, (unsigned)arity);
+    LLVMValueRef ref = ir_intrinsic(L, m, intrinsic, &type, overloads, refs, (unsigned)arity);
     ir_push(L, m, ref, typed->kind, level);
     return 1;
 }
 
 /* ir.min, ir.max: a NaN operand loses against a number */
-static int l_min(lua_State *L) { return float_call(L, "llvm.minnum", 2, 1); }
-static int l_max(lua_State *L) { return float_call(L, "llvm.maxnum", 2, 1); }
-static int l_abs(lua_State *L) { return float_call(L, "llvm.fabs", 1, 1); }
-static int l_fma(lua_State *L) { return float_call(L, "llvm.fma", 3, 1); }
-static int l_sqrt(lua_State *L) { return float_call(L, "llvm.nvvm.sqrt.rn.f", 1, 0); }
-static int l_round_down(lua_State *L) { return float_call(L, "llvm.floor", 1, 1); }
+static int l_min(lua_State *L) {
+    return float_call(L, "llvm.minnum", 2, 1);
+}
+static int l_max(lua_State *L) {
+    return float_call(L, "llvm.maxnum", 2, 1);
+}
+static int l_abs(lua_State *L) {
+    return float_call(L, "llvm.fabs", 1, 1);
+}
+static int l_fma(lua_State *L) {
+    return float_call(L, "llvm.fma", 3, 1);
+}
+static int l_sqrt(lua_State *L) {
+    return float_call(L, "llvm.nvvm.sqrt.rn.f", 1, 0);
+}
+static int l_round_down(lua_State *L) {
+    return float_call(L, "llvm.floor", 1, 1);
+}
 
 static int integer_call(lua_State *L, const char *of_signed, const char *of_unsigned) {
     struct ir_module *m = ir_current(L);
@@ -258,8 +291,12 @@ static int integer_call(lua_State *L, const char *of_signed, const char *of_unsi
 }
 
 /* ir.imin, ir.imax: for integers, by their sign */
-static int l_imin(lua_State *L) { return integer_call(L, "llvm.smin", "llvm.umin"); }
-static int l_imax(lua_State *L) { return integer_call(L, "llvm.smax", "llvm.umax"); }
+static int l_imin(lua_State *L) {
+    return integer_call(L, "llvm.smin", "llvm.umin");
+}
+static int l_imax(lua_State *L) {
+    return integer_call(L, "llvm.smax", "llvm.umax");
+}
 
 LLVMValueRef ir_intrinsic(lua_State *L, struct ir_module *m, const char *name,
                           LLVMTypeRef *overloads, unsigned n_overloads, LLVMValueRef *args,
@@ -272,16 +309,17 @@ LLVMValueRef ir_intrinsic(lua_State *L, struct ir_module *m, const char *name,
 }
 
 void ir_open_arith(lua_State *L) {
-    static const luaL_Reg functions[] = {{"min", l_min},     {"max", l_max},   {"abs", l_abs},
-                                         {"fma", l_fma},     {"sqrt", l_sqrt}, {"imin", l_imin},
-                                         {"imax", l_imax},   {"floor", l_round_down}, {0, 0}};
-    static const luaL_Reg methods[] = {
-        {"__add", l_add},   {"__sub", l_sub}, {"__mul", l_mul},   {"__div", l_div},
-        {"__idiv", l_idiv}, {"__mod", l_mod}, {"__band", l_band}, {"__bor", l_bor},
-        {"__bxor", l_bxor}, {"__shl", l_shl}, {"__shr", l_shr},   {"__unm", l_unm},
-        {"__bnot", l_bnot}, {"lt", l_lt},     {"le", l_le},       {"gt", l_gt},
-        {"ge", l_ge},       {"eq", l_eq},     {"ne", l_ne},       {"select", l_select},
-        {0, 0}};
+    static const luaL_Reg functions[] = {
+        {"min", l_min},   {"max", l_max},          {"abs", l_abs},
+        {"fma", l_fma},   {"sqrt", l_sqrt},        {"imin", l_imin},
+        {"imax", l_imax}, {"floor", l_round_down}, {0, 0}};
+    static const luaL_Reg methods[] = {{"__add", l_add},   {"__sub", l_sub},     {"__mul", l_mul},
+                                       {"__div", l_div},   {"__idiv", l_idiv},   {"__mod", l_mod},
+                                       {"__band", l_band}, {"__bor", l_bor},     {"__bxor", l_bxor},
+                                       {"__shl", l_shl},   {"__shr", l_shr},     {"__unm", l_unm},
+                                       {"__bnot", l_bnot}, {"lt", l_lt},         {"le", l_le},
+                                       {"gt", l_gt},       {"ge", l_ge},         {"eq", l_eq},
+                                       {"ne", l_ne},       {"select", l_select}, {0, 0}};
     luaL_getmetatable(L, IR_VALUE);
     luaL_setfuncs(L, methods, 0);
     lua_pop(L, 1);

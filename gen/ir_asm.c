@@ -158,9 +158,8 @@ static int l_asm(lua_State *L) {
     LLVMValueRef result =
         LLVMBuildCall2(m->builder, type, assembly, refs, (unsigned)i->n_operands, "");
     for (int r = 0; r < i->n_results; r++) {
-        LLVMValueRef part = i->n_results == 1
-                                ? result
-                                : LLVMBuildExtractValue(m->builder, result, (unsigned)r, "");
+        LLVMValueRef part =
+            i->n_results == 1 ? result : LLVMBuildExtractValue(m->builder, result, (unsigned)r, "");
         ir_push(L, m, part, i->results[r], level);
     }
     return i->n_results;

@@ -11,7 +11,8 @@ static bool is_float(enum ir_kind kind) {
 
 /* A bf16 is the upper half of an f32: moved by hand, a NaN keeps its bits on every chip. */
 static LLVMValueRef widen_bf16(struct ir_module *m, LLVMValueRef ref) {
-    LLVMTypeRef half = LLVMInt16TypeInContext(m->context), word = LLVMInt32TypeInContext(m->context);
+    LLVMTypeRef half = LLVMInt16TypeInContext(m->context),
+                word = LLVMInt32TypeInContext(m->context);
     LLVMValueRef bits = LLVMBuildBitCast(m->builder, ref, half, "");
     LLVMValueRef upper = LLVMBuildShl(m->builder, LLVMBuildZExt(m->builder, bits, word, ""),
                                       LLVMConstInt(word, 16, 0), "");
@@ -124,7 +125,8 @@ static int l_unpack(lua_State *L) {
     lua_createtable(L, (int)count, 0);
     for (unsigned i = 0; i < count; i++) {
         LLVMValueRef by = LLVMConstInt(whole, 8 * bytes * i, 0);
-        LLVMValueRef low = LLVMBuildTrunc(m->builder, LLVMBuildLShr(m->builder, bits, by, ""), part, "");
+        LLVMValueRef low =
+            LLVMBuildTrunc(m->builder, LLVMBuildLShr(m->builder, bits, by, ""), part, "");
         LLVMTypeRef type = ir_llvm_type(m, to, IR_GENERIC);
         ir_push(L, m, LLVMBuildBitCast(m->builder, low, type, ""), to, v.level);
         lua_seti(L, -2, (lua_Integer)i + 1);

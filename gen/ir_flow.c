@@ -32,14 +32,12 @@ static void continue_at(struct ir_module *m, LLVMBasicBlockRef block) {
 
 static void add_attribute(struct ir_module *m, unsigned arg, const char *name, uint64_t value) {
     unsigned id = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(m->function, arg + 1,
-                            LLVMCreateEnumAttribute(m->context, id, value));
+    LLVMAddAttributeAtIndex(m->function, arg + 1, LLVMCreateEnumAttribute(m->context, id, value));
 }
 
 static void annotate(struct ir_module *m, const char *key, unsigned value) {
     LLVMMetadataRef parts[3] = {
-        LLVMValueAsMetadata(m->function),
-        LLVMMDStringInContext2(m->context, key, strlen(key)),
+        LLVMValueAsMetadata(m->function), LLVMMDStringInContext2(m->context, key, strlen(key)),
         LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(m->context), value, 0))};
     LLVMMetadataRef node = LLVMMDNodeInContext2(m->context, parts, 3);
     LLVMAddNamedMetadataOperand(m->module, "nvvm.annotations",
@@ -97,11 +95,13 @@ static int l_begin_kernel(lua_State *L) {
         lua_pop(L, 1);
         types[i] = ir_llvm_type(m, p[i].kind, IR_GLOBAL);
     }
-    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(m->context), types, (unsigned)count, 0);
+    LLVMTypeRef type =
+        LLVMFunctionType(LLVMVoidTypeInContext(m->context), types, (unsigned)count, 0);
     snprintf(m->kernel_name, sizeof m->kernel_name, "%s", entry);
     m->function = LLVMAddFunction(m->module, entry, type);
     LLVMSetFunctionCallConv(m->function, 71); /* ptx_kernel */
     m->kernel++;
+    m->shared_bytes = 0;
     m->max_threads = (unsigned)block;
     annotate(m, "reqntidx", (unsigned)block);
     m->entry = new_block(m);
@@ -271,9 +271,8 @@ static int l_variable(lua_State *L) {
     struct ir_variable *v = lua_newuserdatauv(L, sizeof *v, 0);
     luaL_setmetatable(L, IR_VARIABLE);
     continue_at(m, m->entry);
-    *v = (struct ir_variable){
-        LLVMBuildAlloca(m->builder, ir_llvm_type(m, kind, IR_GENERIC), ""), kind, level,
-        m->scopes[m->depth - 1].id, m->kernel};
+    *v = (struct ir_variable){LLVMBuildAlloca(m->builder, ir_llvm_type(m, kind, IR_GENERIC), ""),
+                              kind, level, m->scopes[m->depth - 1].id, m->kernel};
     continue_at(m, here);
     set_variable(L, m, v, &first);
     return 1;

@@ -5,8 +5,8 @@
 
 static struct ir_value *check_pointer(lua_State *L, int arg) {
     struct ir_value *p = ir_check(L, arg);
-    if (p->kind != IR_POINTER) ir_error(L, "a pointer is expected, this is a %s",
-                                        ir_kind_info[p->kind].name);
+    if (p->kind != IR_POINTER)
+        ir_error(L, "a pointer is expected, this is a %s", ir_kind_info[p->kind].name);
     return p;
 }
 
@@ -138,13 +138,15 @@ static int l_shared(lua_State *L) {
     enum ir_kind element = ir_check_kind(L, 1);
     lua_Integer count = luaL_checkinteger(L, 2);
     char name[160];
-    if (count < 1 || count > (1 << 20)) return ir_error(L, "a shared array of %d elements", (int)count);
+    if (count < 1 || count > (1 << 20))
+        return ir_error(L, "a shared array of %d elements", (int)count);
     LLVMTypeRef type = LLVMArrayType2(ir_llvm_type(m, element, IR_GENERIC), (uint64_t)count);
     snprintf(name, sizeof name, "%s_shared", m->kernel_name);
     LLVMValueRef array = LLVMAddGlobalInAddressSpace(m->module, type, name, IR_SHARED);
     LLVMSetLinkage(array, LLVMInternalLinkage);
     LLVMSetInitializer(array, LLVMGetUndef(type));
     LLVMSetAlignment(array, 16);
+    m->shared_bytes += ((uint64_t)count * ir_kind_info[element].bytes + 15) / 16 * 16;
     ir_push_pointer(L, m, array, element, IR_SHARED, IR_UNIFORM, 16)->scope = m->scopes[0].id;
     return 1;
 }

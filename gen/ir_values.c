@@ -195,9 +195,9 @@ enum ir_level ir_control(const struct ir_module *m) {
 void ir_check_collective(lua_State *L, struct ir_module *m, const char *what, enum ir_level need) {
     enum ir_level have = ir_control(m);
     if (have > need)
-        ir_error(L,
-                 "%s needs all threads of the %s, but whether it runs here depends on a %s condition",
-                 what, need == IR_WARP ? "warp" : "block", level_names[have]);
+        ir_error(
+            L, "%s needs all threads of the %s, but whether it runs here depends on a %s condition",
+            what, need == IR_WARP ? "warp" : "block", level_names[have]);
 }
 
 /* A Lua number as a constant; integers must fit, floats are rounded once, to nearest even. */
@@ -205,7 +205,8 @@ struct ir_value ir_number(lua_State *L, int arg, enum ir_kind kind) {
     struct ir_module *m = ir_current(L);
     const struct ir_kind_info *info = &ir_kind_info[kind];
     struct ir_value v = {.kind = kind, .multiple = 1, .kernel = m->kernel};
-    if (kind == IR_POINTER) ir_error(L, "a pointer is expected, this is a %s", luaL_typename(L, arg));
+    if (kind == IR_POINTER)
+        ir_error(L, "a pointer is expected, this is a %s", luaL_typename(L, arg));
     LLVMTypeRef type = ir_llvm_type(m, kind, IR_GENERIC);
     v.scope = m->scopes[0].id;
     if (kind == IR_BOOL && lua_isboolean(L, arg)) {
@@ -318,15 +319,10 @@ static int l_no_equality(lua_State *L) {
 
 void ir_open_values(lua_State *L) {
     static const luaL_Reg functions[] = {{"const", l_const}, {"is_value", l_is_value}, {0, 0}};
-    static const luaL_Reg methods[] = {{"type", l_type},
-                                       {"level", l_level},
-                                       {"multiple", l_multiple},
-                                       {"promise", l_promise},
-                                       {"__tostring", l_tostring},
-                                       {"__lt", l_no_order},
-                                       {"__le", l_no_order},
-                                       {"__eq", l_no_equality},
-                                       {0, 0}};
+    static const luaL_Reg methods[] = {
+        {"type", l_type},       {"level", l_level},         {"multiple", l_multiple},
+        {"promise", l_promise}, {"__tostring", l_tostring}, {"__lt", l_no_order},
+        {"__le", l_no_order},   {"__eq", l_no_equality},    {0, 0}};
     luaL_getmetatable(L, IR_VALUE);
     luaL_setfuncs(L, methods, 0);
     lua_pop(L, 1);

@@ -62,8 +62,7 @@ static int shuffle(lua_State *L, const char *of_float, const char *of_int, unsig
     if (ir_kind_info[v.kind].bytes != 4)
         return ir_error(L, "a shuffle moves 32 bits, not a %s", ir_kind_info[v.kind].name);
     LLVMValueRef args[4] = {const_i32(m, FULL_MASK), v.ref, by.ref, const_i32(m, clamp)};
-    LLVMValueRef ref =
-        ir_intrinsic(L, m, v.kind == IR_F32 ? of_float : of_int, NULL, 0, args, 4);
+    LLVMValueRef ref = ir_intrinsic(L, m, v.kind == IR_F32 ? of_float : of_int, NULL, 0, args, 4);
     ir_push(L, m, ref, v.kind, IR_VARYING);
     return 1;
 }

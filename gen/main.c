@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_CONFIG   ((size_t)4 << 20)
 #define MEMORY_LIMIT ((size_t)64 << 20)
@@ -141,8 +142,7 @@ static int command_import(const struct command_line *c) {
         fprintf(stderr, "kvforge: internal error: %s\n", luaL_tolstring(L, -1, NULL));
     } else {
         print_lines(L, lua_gettop(L));
-        status = lua_isnil(L, -2) ? EXIT_BAD_SPEC
-                                  : write_spec(c->build.out, lua_tostring(L, -2));
+        status = lua_isnil(L, -2) ? EXIT_BAD_SPEC : write_spec(c->build.out, lua_tostring(L, -2));
     }
     host_close(L);
     free(text);
@@ -181,8 +181,25 @@ static const struct command commands[] = {{"build", command_build, true},
 
 /* ---- options ---- */
 
-enum { OPTION_TARGET = 256, OPTION_KEEP, OPTION_REPORT, OPTION_TEMPLATES, OPTION_LUA, OPTION_JSON,
-       OPTION_EMBED, OPTION_CUBIN, OPTION_IMPORT };
+enum {
+    OPTION_TARGET = 256,
+    OPTION_KEEP,
+    OPTION_REPORT,
+    OPTION_TEMPLATES,
+    OPTION_LUA,
+    OPTION_JSON,
+    OPTION_EMBED,
+    OPTION_CUBIN,
+    OPTION_IMPORT
+};
+
+/* A directory to read from: better refused here than by whoever misses its first file. */
+static int read_directory(const char **out) {
+    struct stat info;
+    if (stat(optarg, &info) || !S_ISDIR(info.st_mode)) return usage_error("no directory:", optarg);
+    *out = optarg;
+    return 0;
+}
 
 static int read_option(struct command_line *c, int option) {
     switch (option) {
@@ -201,8 +218,8 @@ static int read_option(struct command_line *c, int option) {
         c->build.keep_ir = true;
         return 0;
     case OPTION_REPORT: c->build.report = optarg; return 0;
-    case OPTION_TEMPLATES: c->build.host.templates_dir = optarg; return 0;
-    case OPTION_LUA: c->build.host.lua_dir = optarg; return 0;
+    case OPTION_TEMPLATES: return read_directory(&c->build.host.templates_dir);
+    case OPTION_LUA: return read_directory(&c->build.host.lua_dir);
     case OPTION_JSON: c->json = true; return 0;
     case OPTION_EMBED: c->build.embed = true; return 0;
     case OPTION_CUBIN: c->build.cubin = true; return 0;

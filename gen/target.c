@@ -21,12 +21,9 @@ void LLVMInitializeNVPTXAsmPrinter(void);
  * what only they have comes from the table of inline assembly.
  */
 static const struct target targets[] = {
-    {"sm_80", 80, false, "sm_80", 70, 163 * 1024},
-    {"sm_89", 89, false, "sm_89", 78, 99 * 1024},
-    {"sm_90", 90, false, "sm_90", 78, 227 * 1024},
-    {"sm_90a", 90, true, "sm_90a", 80, 227 * 1024},
-    {"sm_100a", 100, true, "sm_90", 86, 227 * 1024},
-    {"sm_120a", 120, true, "sm_90", 87, 99 * 1024},
+    {"sm_80", 80, false, "sm_80", 70, 163 * 1024},   {"sm_89", 89, false, "sm_89", 78, 99 * 1024},
+    {"sm_90", 90, false, "sm_90", 78, 227 * 1024},   {"sm_90a", 90, true, "sm_90a", 80, 227 * 1024},
+    {"sm_100a", 100, true, "sm_90", 86, 227 * 1024}, {"sm_120a", 120, true, "sm_90", 87, 99 * 1024},
 };
 
 #define N_TARGETS (sizeof targets / sizeof *targets)
@@ -43,10 +40,10 @@ const char *target_names(void) {
 
 int target_driver(unsigned ptx) {
     unsigned major = ptx / 10, minor = ptx % 10;
-    if (major == 7) return (int)(11000 + 10 * minor);                 /* CUDA 11.x: PTX 7.x */
-    if (major == 8 && minor <= 5) return (int)(12000 + 10 * minor);   /* CUDA 12.0 to 12.5 */
-    if (major == 8) return (int)(12000 + 10 * (minor + 1));           /* 12.7 (8.6), 12.8 (8.7) */
-    return (int)(1000 * (major + 4) + 10 * minor);                    /* CUDA 13.x: PTX 9.x */
+    if (major == 7) return (int)(11000 + 10 * minor);               /* CUDA 11.x: PTX 7.x */
+    if (major == 8 && minor <= 5) return (int)(12000 + 10 * minor); /* CUDA 12.0 to 12.5 */
+    if (major == 8) return (int)(12000 + 10 * (minor + 1));         /* 12.7 (8.6), 12.8 (8.7) */
+    return (int)(1000 * (major + 4) + 10 * minor);                  /* CUDA 13.x: PTX 9.x */
 }
 
 void target_init(void) {

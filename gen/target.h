@@ -7,11 +7,11 @@
 #include <stddef.h>
 
 struct target {
-    const char *name;  /* "sm_90": what the spec says, and the PTX header's .target */
-    unsigned sm;       /* 90 */
-    bool exact;        /* an "a" target: runs on this chip only */
-    const char *cpu;   /* what LLVM 19 is told */
-    unsigned ptx;      /* lowest PTX version that has this target: 78 */
+    const char *name;    /* "sm_90": what the spec says, and the PTX header's .target */
+    unsigned sm;         /* 90 */
+    bool exact;          /* an "a" target: runs on this chip only */
+    const char *cpu;     /* what LLVM 19 is told */
+    unsigned ptx;        /* lowest PTX version that has this target: 78 */
     unsigned max_shared; /* bytes of shared memory a block can have */
 };
 

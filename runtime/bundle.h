@@ -138,8 +138,8 @@ struct kvf_bundle {
     kvf_model_info info;
     struct bundle_model model;
     struct bundle_elastic *elastic; /* null: the model has no arena */
-    struct bundle_type *types;   /* info.types, in order of name */
-    struct bundle_layer *layers; /* info.layers + info.draft_layers */
+    struct bundle_type *types;      /* info.types, in order of name */
+    struct bundle_layer *layers;    /* info.layers + info.draft_layers */
     uint32_t module_count;
     struct bundle_module *modules;
 };

@@ -332,10 +332,10 @@ typedef struct kvf_pool_stats {
     uint64_t bytes;      /* of device memory the pool manages */
     uint64_t used_bytes; /* of it, what live requests refer to */
     uint64_t admitted, refused, preempted, released;
-    uint64_t prompt_tokens, hit_tokens;   /* of admitted requests */
-    uint64_t computed_tokens;             /* committed */
-    uint64_t recomputed_tokens;           /* of those, what had been cached before and was evicted:
-                                             when it grows, run fewer requests at once */
+    uint64_t prompt_tokens, hit_tokens; /* of admitted requests */
+    uint64_t computed_tokens;           /* committed */
+    uint64_t recomputed_tokens;         /* of those, what had been cached before and was evicted:
+                                           when it grows, run fewer requests at once */
     uint64_t evicted_windows, evicted_blocks, adopted_blocks, adopted_windows;
     uint64_t operations; /* on lists and tables, since creation */
 } kvf_pool_stats;
@@ -345,12 +345,12 @@ KVF_API kvf_status kvf_pool_get_stats(kvf_pool *pool, kvf_pool_stats *out, kvf_e
 typedef struct kvf_plan {
     uint32_t chunks, windows, blocks, states; /* as created; chunks: elastic only */
     uint64_t bytes;                           /* of them all */
-    uint32_t requests;       /* that fit at once, max_requests at most under static and shared */
-    uint64_t tokens;         /* requests * context */
-    uint32_t longest;        /* tokens of one request alone, at most the model's positions */
+    uint32_t requests; /* that fit at once, max_requests at most under static and shared */
+    uint64_t tokens;   /* requests * context */
+    uint32_t longest;  /* tokens of one request alone, at most the model's positions */
     uint64_t state_bytes, window_bytes, snapshot_bytes, block_bytes; /* that those requests hold */
-    uint64_t unused_bytes;   /* of `bytes`; free for the prefix cache */
-    uint64_t request_bytes;  /* of one such request */
+    uint64_t unused_bytes;  /* of `bytes`; free for the prefix cache */
+    uint64_t request_bytes; /* of one such request */
 } kvf_plan;
 KVF_API kvf_status kvf_pool_plan(const kvf_bundle *bundle, const kvf_pool_options *options,
                                  uint32_t context, kvf_plan *out, kvf_error *error);
@@ -358,15 +358,16 @@ KVF_API kvf_status kvf_pool_plan(const kvf_bundle *bundle, const kvf_pool_option
 enum { KVF_SNAPSHOT_PARTS = 8 };
 /* Where the tails of a position lie: the last `ratio` tokens of stream b (manifest, `snapshot`). */
 typedef struct kvf_snapshot {
-    uint32_t position;                /* 0: nothing to do */
-    uint32_t parts;                   /* ids in use */
-    int32_t ids[KVF_SNAPSHOT_PARTS];  /* envelopes; under `shared` the window block */
+    uint32_t position;               /* 0: nothing to do */
+    uint32_t parts;                  /* ids in use */
+    int32_t ids[KVF_SNAPSHOT_PARTS]; /* envelopes; under `shared` the window block */
 } kvf_snapshot;
 
 typedef struct kvf_admission {
     kvf_sequence sequence;
     uint32_t hit;         /* tokens taken from the cache: computing starts here */
-    uint32_t write_from;  /* no compressed row below is written: others share it */
+    uint32_t write_from;  /* no compressed row below is written: others share it; window rows are
+                             written from `hit` on */
     uint32_t slot;        /* 0..max_requests-1, dense; stays until the release */
     kvf_snapshot restore; /* into the request's tails, before its first step */
 } kvf_admission;
@@ -416,10 +417,11 @@ enum { KVF_FORK_COPIES = 136 };
 typedef struct kvf_fork {
     kvf_sequence sequence; /* the child */
     uint32_t slot;
-    uint32_t count;        /* copies to make before either takes another step */
+    uint32_t count; /* copies to make before either takes another step */
     kvf_copy copies[KVF_FORK_COPIES];
 } kvf_fork;
-/* A second sequence with the same tokens: full blocks and windows are shared, the rest is copied. */
+/* A second sequence with the same tokens: full blocks and windows are shared, the rest is copied.
+ */
 KVF_API kvf_status kvf_sequence_fork(kvf_pool *pool, kvf_sequence sequence, kvf_fork *out,
                                      kvf_error *error);
 /* End a sequence. Its content stays cached until the memory is needed. Preempting marks the
@@ -443,11 +445,14 @@ typedef struct kvf_batch_buffers {
     int32_t *batch_id, *position;      /* [T]; -1 in both beyond the step's tokens */
     int32_t *cu_tokens;                /* [R + 1] */
     int32_t *state_slot;               /* [P][R]; -1 beyond the step's requests */
-    int32_t *write_from;               /* [R] */
+    int32_t *write_from;               /* [R]: for the compressors */
     int32_t *block_table[16];          /* [R][M], -1 where nothing is backed; [0] only, except under
                                           `shared`: one per compressed type, in order of types */
     int32_t *index_table;              /* [R][M]; shared: block ids, for index rows; else null */
     int32_t *window_table;             /* [R][M] */
+    int32_t *window_from;              /* [R], or null: write_from of swa_write, which is where
+                                          computing began. Between it and write_from rows of entries
+                                          are shared, but windows are the sequence's own */
 } kvf_batch_buffers;
 KVF_API uint32_t kvf_pool_state_parts(const kvf_pool *pool);
 KVF_API uint32_t kvf_pool_max_blocks(const kvf_pool *pool);

@@ -38,8 +38,7 @@ void manifest_type(struct json_reader *r, struct kvf_bundle *bundle, uint32_t in
                    const struct json_node *node);
 
 /* Fill bundle->elastic from `arena`, where there is one. */
-void manifest_arena(struct json_reader *r, struct kvf_bundle *bundle,
-                    const struct json_node *root);
+void manifest_arena(struct json_reader *r, struct kvf_bundle *bundle, const struct json_node *root);
 
 /* Fill bundle->modules from the array `modules`. */
 void manifest_modules(struct json_reader *r, struct kvf_bundle *bundle,

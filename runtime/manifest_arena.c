@@ -13,6 +13,30 @@ static uint32_t read_type(struct json_reader *r, const struct kvf_bundle *bundle
     return type;
 }
 
+/* All layers of a place must end inside the chunk or the envelope that an id stands for. */
+static void check_place(struct json_reader *r, const struct kvf_bundle *bundle,
+                        const struct bundle_elastic_place *place, const struct json_node *node) {
+    if (!json_reader_good(r)) return;
+    const struct bundle_elastic *e = bundle->elastic;
+    const struct bundle_type *type = &bundle->types[place->type];
+    const struct bundle_place *rows = bundle_place(type, place->place);
+    uint32_t plane = 0;
+    while (rows && plane < rows->plane_count && strcmp(rows->planes[plane].name, place->plane) != 0)
+        plane++;
+    uint64_t layers = (uint64_t)type->info.layers + type->info.draft_layers;
+    if (place->id_stride != e->chunk_bytes && place->id_stride != e->envelope_bytes)
+        json_refuse(r, node, "id_stride", "is neither a chunk's nor an envelope's bytes");
+    else if (!rows || plane == rows->plane_count)
+        json_refuse(r, node, "plane", "is \"%s\" of \"%s\", which type \"%s\" has not",
+                    place->plane, place->place, type->info.name);
+    /* Sizes are at most 2^40 and layers at most 2^13: no sum comes near 2^64. */
+    else if (layers &&
+             place->offset + (layers - 1) * place->layer_stride + rows->planes[plane].page_bytes >
+                 place->id_stride)
+        json_refuse(r, node, NULL, "reaches beyond its id_stride of %llu bytes",
+                    (unsigned long long)place->id_stride);
+}
+
 static void read_places(struct json_reader *r, struct kvf_bundle *bundle,
                         const struct json_node *arena) {
     struct bundle_elastic *e = bundle->elastic;
@@ -30,9 +54,7 @@ static void read_places(struct json_reader *r, struct kvf_bundle *bundle,
         place->offset = json_get_u64(r, &node, "offset", 0, e->chunk_bytes);
         place->layer_stride = json_get_u64(r, &node, "layer_stride", 0, e->chunk_bytes);
         place->id_stride = json_get_u64(r, &node, "id_stride", 1, e->chunk_bytes);
-        if (json_reader_good(r) && place->id_stride != e->chunk_bytes &&
-            place->id_stride != e->envelope_bytes)
-            json_refuse(r, &node, "id_stride", "is neither a chunk's nor an envelope's bytes");
+        check_place(r, bundle, place, &node);
     }
 }
 

@@ -187,34 +187,20 @@ end
 
 -- ---- from the threads' channels to a warp's spread row ----
 
--- Thread c holds elements 4c .. 4c + 3: half c % 2 of vector c // 2. Halves lie apart, 64 bytes
--- shifted, so that neither the store nor the load meets a bank twice.
-local function spread(pooled, dim, after)
-  local count = vectors.count(dim)
-  local apart = count * 4 + 16
-  local buffer, thread = shared(f32, 2 * apart), thread_id()
-  local function store() buffer:at((thread & 1) * apart):at((thread >> 1) * 4):store(pooled) end
+-- Run `after(x, weight)` in the first warp, with the row and the norm's weight spread over it.
+local function spread(pooled, p, dim, after)
+  local row, weight, thread = vectors.stage(dim), vectors.stage(dim), thread_id()
+  local function store() row.store(thread, pooled) end
   if dim // CHANNELS < 32 then when(thread:lt(dim // CHANNELS), store) else store() end
+  weight.fill(p.norm_weight, threads(dim))
   barrier()
-  when(warp_id():eq(0), function()
-    local x = {}
-    for step = 0, vectors.steps(dim) - 1 do
-      local v = vectors.clamped(step, count)
-      x[step] = {}
-      for half = 0, 1 do
-        for _, value in ipairs(buffer:at(v * 4):at(half * apart):load(4)) do
-          x[step][#x[step] + 1] = value
-        end
-      end
-    end
-    after(x)
-  end)
+  when(warp_id():eq(0), function() after(row.load(), weight.load()) end)
 end
 
-local function store_entry(T, p, variant, row, x, table_row)
+local function store_entry(T, variant, row, x, weight, table_row)
   local m, dim = T.model, variant.dim
   if m.round_before_norm then x = latent.widen(latent.round(x)) end
-  local y = norm.rms(x, vectors.load(p.norm_weight, dim), dim, m.norm_eps)
+  local y = norm.rms(x, weight, dim, m.norm_eps)
   local rounded = latent.round(y)
   if m.round_before_rope then y = latent.widen(rounded) end
   if variant.place == "compressed" then
@@ -238,6 +224,8 @@ return kernel {
     for _, variant in ipairs(variants(T)) do
       list[#list + 1] = { variant.dim % 16 == 0 and threads(variant.dim) % 32 == 0,
         variant.name .. " pools rows of a multiple of 16 elements in whole warps" }
+      list[#list + 1] = { T.overlap or not T.model.online, variant.name .. " cannot keep a running softmax "
+        .. "yet: online must be false for compressors without overlap" }
     end
     if T.indexer then
       list[#list + 1] = { not T.model.hadamard or T.indexer.dim & (T.indexer.dim - 1) == 0,
@@ -289,9 +277,9 @@ return kernel {
     local pooled = pool(T, g, row_reader(T, p, variant, g))
     local number = position:to(u32) % T.model.block // T.ratio
     local first = (position - (T.ratio - 1)):to(u64)
-    spread(pooled, dim, function(x)
+    spread(pooled, p, dim, function(x, weight)
       local row = rows(T.place[variant.place], p, page:to(u64), number:to(u64))
-      store_entry(T, p, variant, row, x, p.rope:at(first * T.rope_dim))
+      store_entry(T, variant, row, x, weight, p.rope:at(first * T.rope_dim))
     end)
   end,
 }

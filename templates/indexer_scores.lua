@@ -84,6 +84,8 @@ return kernel {
 
   rules = function(T) return {
     { T.indexer.dim % 64 == 0, "the indexer's dim must be a multiple of 64" },
+    { 2 * (16 * tiles(T) + ENTRIES) * (T.indexer.dim + tensor.PAD) <= 48 << 10,
+      "the queries of a token and 64 index keys must fit 48 KiB of shared memory" },
   } end,
 
   params = function(T) return {

@@ -9,7 +9,7 @@ local TOKENS = 4
 
 -- The latent in f32, normalised if the model does that, and how it reaches the stored row:
 -- `nope` as bf16, `rotated` as the f32 that RoPE starts from.
-local function normalise(T, p, x)
+local function normalise(T, weight, x)
   local m = T.model
   local y = latent.widen(x)
   if not m.kv_norm and m.input_dtype == bf16 then
@@ -17,7 +17,7 @@ local function normalise(T, p, x)
     return x, y
   end
   if m.kv_norm then
-    y = norm.rms(y, vectors.load(p.norm_weight, T.head_dim), T.head_dim, m.norm_eps)
+    y = norm.rms(y, weight.load(), T.head_dim, m.norm_eps)
   end
   local rounded = latent.round(y)
   if m.round_before_rope then y = latent.widen(rounded) end
@@ -81,6 +81,12 @@ return kernel {
   end,
 
   build = function(T, p, variant)
+    -- The block's tokens share the norm's weight.
+    local weight = T.model.kv_norm and vectors.stage(T.head_dim)
+    if weight then
+      weight.fill(p.norm_weight, 32 * TOKENS)
+      barrier()
+    end
     local token = block_id() * TOKENS + warp_id()
     return_if(token:ge(p.tokens))
     -- Unsigned comparisons: -1, the padding, is out of every range.
@@ -99,7 +105,7 @@ return kernel {
     end
 
     local x = vectors.load(p.latent:bytes(token:to(u64) * p.latent_stride), T.head_dim)
-    local nope, y = normalise(T, p, x)
+    local nope, y = normalise(T, weight, x)
     latent.store(T, row, nope, y, p.rope:at(position:to(u64) * T.rope_dim))
     if finish then when(lane_id():eq(0) & kept, finish) end
   end,

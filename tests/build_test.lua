@@ -95,7 +95,7 @@ local function refused(prepare, message, what)
   tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
 end
 
-tap.plan(29)
+tap.plan(40)
 for _, name in ipairs(examples) do reproducible(name) end
 
 if shell.find("ptxas") then
@@ -166,6 +166,42 @@ status, output = kvforge(("check %s/odd.lua"):format(dir))
 local rule = 'kernel swa_write: head_dim - rope_dim must be a multiple of 16; given head_dim %d, rope_dim 8\n'
 tap.is(status .. output, ('1%s/odd.lua:5: layer type "a": ' .. rule .. '%s/odd.lua:6: layer type "b": ' .. rule)
   :format(dir, 64, dir, 128), "every one is reported, with its line")
+-- ---- shapes that no kernel can have: refused, by `check` too where the spec alone shows it ----
+
+local function not_built(path, options, ...)
+  local built, said = kvforge(("build %s %s -o %s/refused"):format(path, options, dir))
+  local good = built == 1 and not shell.exists(dir .. "/refused")
+  for _, text in ipairs { ... } do good = good and said:find(text, 1, true) ~= nil end
+  return good, said
+end
+
+for _, case in ipairs {
+  { "a running softmax, which no kernel keeps", "drafts = 2", "online = true, drafts = 0",
+    'layer type "hca": kernel compress: compress cannot keep a running softmax yet: online must be false' },
+  { "more index queries than shared memory holds", "heads = 4, dim = 64", "heads = 256, dim = 256",
+    "kernel indexer_scores: the queries of a token and 64 index keys must fit 48 KiB" },
+} do
+  local changed = variant("tiny", case[2], case[3])
+  local good, said = not_built(changed, "", case[4])
+  if not tap.ok(good, case[1] .. " is refused") then tap.note(said) end
+  local checked, told = kvforge("check " .. changed)
+  if not tap.ok(checked == 1 and told:find(case[4], 1, true), "by `check` too") then tap.note(told) end
+end
+
+-- A template that asks for too much, as one in the making may.
+shell.run(("cp -r templates %s/templates"):format(dir))
+local source = shell.read("templates/attn.lua"):gsub("shared = function%(T%)\n",
+  "%0    if T then return 101377 end\n", 1)
+shell.write(dir .. "/templates/attn.lua", source)
+local good, said = not_built("examples/tiny.lua", ("--target sm_89 --templates %s/templates"):format(dir),
+  "csa for sm_89: kernel kvf_csa_attn: needs 101377 bytes of shared memory; allowed 101376")
+if not tap.ok(good, "more dynamic shared memory than the target's") then tap.note(said) end
+shell.write(dir .. "/templates/attn.lua", shell.read("templates/attn.lua"))
+source = shell.read("templates/indexer_topk.lua"):gsub("shared%(u32, BINS%)", "shared(u32, 12289)", 1)
+shell.write(dir .. "/templates/indexer_topk.lua", source)
+good, said = not_built("examples/tiny.lua", ("--templates %s/templates"):format(dir),
+  "kernel kvf_csa_indexer_topk: needs ", "bytes of static shared memory; allowed 49152")
+if not tap.ok(good, "more static shared memory than a block has") then tap.note(said) end
 
 -- ---- usage ----
 

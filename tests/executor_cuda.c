@@ -58,6 +58,28 @@ static void check_last_block(CUmodule module) {
     cuMemFree_v2(out);
 }
 
+static void check_progress(CUmodule module) {
+    enum { BLOCKS = 4 };
+    int count = 0, values[BLOCKS];
+    CUdeviceptr lock = tools_device(NULL, 8), flags = tools_device(NULL, 4 * BLOCKS);
+    CUdeviceptr value = tools_device(NULL, 4 * BLOCKS), counter = lock + 4;
+    cuMemsetD32_v2(lock, 0, 2);
+    cuMemsetD32_v2(flags, 0, BLOCKS);
+    void *lock_params[] = {&lock, &counter};
+    is(tools_launch(tools_function(module, "spin_lock"), 2, 48, 0, lock_params), 0,
+       "lanes that compete for a lock all get it");
+    cuMemcpyDtoH_v2(&count, counter, 4);
+    is(count, 96, "and count under it");
+    void *params[] = {&flags, &value};
+    is(tools_launch(tools_function(module, "wait_for_next"), BLOCKS, 1, 0, params), 0,
+       "blocks that wait for later blocks end");
+    cuMemcpyDtoH_v2(values, value, sizeof values);
+    ok(values[3] == 1 && values[2] == 2 && values[0] == 8, "with what those wrote");
+    cuMemFree_v2(lock);
+    cuMemFree_v2(flags);
+    cuMemFree_v2(value);
+}
+
 static void check_transpose(CUmodule module) {
     enum { N = 64 };
     static float in[N][N], want[N][N], got[N][N];
@@ -185,13 +207,14 @@ int main(int argc, char **argv) {
         }
         return tap_done();
     }
-    tap_plan(14);
+    tap_plan(18);
     setenv("KVF_EXECUTOR_REPORT", "/dev/stdout", 1);
     tools_start();
     CUmodule collective = tools_load_file("tests/kernels/collective.ptx");
     CUmodule matrix = tools_load_file("tests/kernels/matrix.ptx");
     check_scan(collective);
     check_last_block(collective);
+    check_progress(collective);
     check_transpose(collective);
     check_sort(collective);
     check_gemm(matrix);

@@ -167,7 +167,6 @@ static int check_spelling(const char *opcode, const char *signature, bool relaxe
     bool predicate = strchr("qQ", signature[0]) != NULL;
     bool relaxed = strchr(signature, 'e') || strchr(signature, 'r');
     for (int i = 0; i < LANES_TESTED; i++) {
-        q_parse(&q, opcode);
         q.d = 0;
         q.relative = q.absolute = 0;
         q.a = inputs[i][0];
@@ -251,10 +250,24 @@ static bool mutant_dies(int form, const char *opcode) {
     return wrong > 0;
 }
 
+/* Every form in every spelling, in the compilation for another instruction set. */
+static void check_compilation(const char *name) {
+    int wrong = 0;
+    setenv("KVF_EXECUTOR_ISA", name, 1);
+    for (int form = 0; form < FORM_COUNT; form++) {
+        if (!belongs_here(form)) continue;
+        struct tally t = {.form = form};
+        form_spell(form, each_spelling, &t);
+        wrong += t.wrong + t.untested;
+    }
+    unsetenv("KVF_EXECUTOR_ISA");
+    is(wrong, 0, name);
+}
+
 int main(void) {
     int forms = 0;
     for (int form = 0; form < FORM_COUNT; form++) forms += belongs_here(form);
-    tap_plan(2 * forms);
+    tap_plan(2 * forms + 2);
     tools_start();
     device_in = tools_device(NULL, sizeof inputs);
     device_out = tools_device(NULL, sizeof outputs);
@@ -266,5 +279,7 @@ int main(void) {
            form_table[form].pattern, t.spellings, t.untested ? ", no oracle" : "");
         ok(mutant_dies(form, t.first), "%s: a planted fault shows", form_table[form].name);
     }
+    check_compilation("base");
+    check_compilation("avx2");
     return tap_done();
 }

@@ -44,6 +44,10 @@ static void refuse_all(void) {
            KERNEL ".shared .b8 s[4000000000];\n.reg .b32 %r1;\nmov.u32 "
                   "%r1, s;\nret;\n}\n",
            "shared");
+    refuse("a byte more static shared memory than a block has",
+           KERNEL ".shared .b8 s[32768];\n.shared .b8 t[16385];\n.reg .b32 %r1;\nmov.u32 %r1, "
+                  "s;\nmov.u32 %r1, t;\nret;\n}\n",
+           "shared");
     refuse("more shared memory than numbers hold",
            KERNEL ".shared .b64 s[2305843009213693952];\nret;\n}\n", "large");
     refuse("gigabytes of local memory", KERNEL ".local .b8 s[4000000000];\nret;\n}\n", "local");
@@ -101,12 +105,16 @@ static void run_all(void) {
                   "[%r1+6];\nret;\n}\n",
            32),
        700, "the end of shared memory");
+    is(run(KERNEL ".reg .b32 %r<3>;\n.shared .b8 s[49152];\nmov.u32 %r1, s;\nst.shared.u8 "
+                  "[%r1+49151], %r1;\nret;\n}\n",
+           1),
+       0, "all the static shared memory that a block has");
     is(run(KERNEL "bar.sync 77;\nret;\n}\n", 32), 719, "a barrier that is not there");
     is(run(KERNEL "bar.sync 1, 33;\nret;\n}\n", 32), 719, "a barrier of 33 threads");
 }
 
 int main(void) {
-    tap_plan(20 + 11);
+    tap_plan(21 + 12);
     setenv("KVF_EXECUTOR_STEPS", "100000", 1);
     tools_start();
     refuse_all();

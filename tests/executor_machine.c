@@ -57,6 +57,11 @@ WANT(want_predicates) {
     want[2] = 1;
     want[3] = 0;
 }
+WANT(want_decided) {
+    (void)t;
+    want[0] = want[3] = 0;
+    want[1] = want[2] = 1;
+}
 WANT(want_local) {
     want[0] = in(4 * t + 1);
     want[1] = in(4 * t);
@@ -259,6 +264,14 @@ static const struct machine_case cases[] = {
      "%p5, -1;\nselp.u32 %r22, 1, 0, %p5;\nmov.pred %p6, 0;\nselp.u32 %r23, 1, 0, %p6;\n" SAVE(
          "%r20", "%r21", "%r22", "%r23"),
      want_predicates},
+    /* One side decides; the other (%p2) was never written, and no finding may come of it. */
+    {"and_pred or_pred setp_u_combine", "",
+     "setp.ne.u32 %p1, %r1, %r1;\nand.pred %p4, %p2, %p1;\nselp.u32 %r20, 1, 0, %p4;\n"
+     "not.pred %p5, %p1;\nor.pred %p6, %p5, %p2;\nselp.u32 %r21, 1, 0, %p6;\n"
+     "setp.eq.or.u32 %p7, %r1, %r1, %p2;\nselp.u32 %r22, 1, 0, %p7;\n"
+     "setp.ne.and.u32 %p8, %r1, %r1, %p2;\nselp.u32 %r23, 1, 0, %p8;\n" SAVE("%r20", "%r21", "%r22",
+                                                                             "%r23"),
+     want_decided},
     {"mov_local ld st cvta cvta_to isspacep", "",
      ".local .align 8 .b8 depot[16];\n" LOAD4
      "mov.u64 %rd10, depot;\nst.local.u32 [%rd10], %r10;\nst.local.u32 [%rd10+4], %r11;\n"

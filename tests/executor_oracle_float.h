@@ -182,7 +182,7 @@ static bool oracle_half(struct query *q) {
     return true;
 }
 
-static bool oracle_float(struct query *q) {
+static inline bool oracle_float(struct query *q) {
     const char *type = q->type[0];
     int bits = q_bits(type);
     if (q_is(q, "testp")) {
@@ -240,7 +240,7 @@ static bool oracle_joined(struct query *q, bool r) {
     return r;
 }
 
-static bool oracle_compare(struct query *q) {
+static inline bool oracle_compare(struct query *q) {
     if (q_is(q, "selp")) {
         q->d = q_cut((wide_t)(q->p ? q->a : q->b), q_bits(q->type[0]));
         return true;
@@ -338,7 +338,7 @@ static bool oracle_tf32(struct query *q) {
     return true;
 }
 
-static bool oracle_convert(struct query *q) {
+static inline bool oracle_convert(struct query *q) {
     const char *to = q->type[0], *from = q->type[1];
     int bits = q_bits(to);
     q->d = 0;

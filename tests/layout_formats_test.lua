@@ -12,7 +12,7 @@ local function page(format, rows, sizes, align)
   return layout.place("window", "window_block", rows, format, sizes or latent, align or 32)
 end
 
-tap.plan(83)
+tap.plan(85)
 
 -- ---- bytes of a row and of a page ----
 
@@ -267,4 +267,14 @@ for _, format in ipairs { "bf16", "fp8_token", "fp8_two_plane" } do
 end
 tap.ok(arena_good(M), "and of fp8_ds_mla")
 tap.is(flash("bf16", "fp8_index", "ring").arena, nil, "no arena in ring mode")
+
+-- A chunk is one window block of all layers: with few layers it does not hold a layer's fp32 tails.
+local file = assert(io.open("examples/flash-narrow.lua"))
+local narrow = file:read("a")
+file:close()
+local function narrow_arena(dtype)
+  return load_spec((narrow:gsub('"bf16", checkpoint', '"' .. dtype .. '", checkpoint')), "@narrow.lua").arena
+end
+tap.ok(narrow_arena("bf16"), "chunks of four layers hold bf16 tails of an HCA layer")
+tap.is(narrow_arena("f32"), nil, "and fp32 tails would run over a chunk's end: no arena")
 tap.done()

@@ -349,6 +349,9 @@ static void defect_l(void) {
         if (n != 1 || one[0].offset != (uint64_t)s->block_table[i] * 128) break;
     }
     is(n, 1, "L: a block is one range");
+    int32_t twice[] = {s->block_table[2], s->block_table[2]};
+    kvf_pool_ranges(m.pool, KVF_COPY_BLOCK, twice, 2, one, 8, &n, NULL);
+    ok(n == 1 && one[0].bytes == 128, "L: a block that is named twice moves once");
     is(kvf_sequence_ranges(m.pool, m.s[0].handle, a, 1, &na, NULL), KVF_ERROR_LIMIT,
        "L: too little room is said, and how much it takes");
     ok(na > 1, "L: it takes %u", na);
@@ -444,7 +447,7 @@ static void threads(void) {
 }
 
 int main(void) {
-    tap_plan(4 + 9 + 4 + 2 + 3 + 1 + 5 + 3 + 6 + 3 + 1 + 7 + 2 + 2 + 3);
+    tap_plan(4 + 9 + 4 + 2 + 3 + 1 + 5 + 3 + 6 + 3 + 1 + 8 + 2 + 2 + 3);
     defect_a();
     for (int policy = 0; policy < 3; policy++) defect_b((kvf_policy)policy);
     defect_c();

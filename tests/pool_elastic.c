@@ -133,10 +133,14 @@ static void attached(void) {
     serve(&m.s[0], 0, 40,
           999); /* holds its state, windows, five blocks; the tail at 32 is attached */
     compute(&m.s[0], 20);
-    uint32_t before = listed(POOL_ATTACHED);
-    bool took = false;
-    for (int i = 1; i < 8; i++) took = serve(&m.s[i], i * 1000, 30, 999) || took;
-    ok(before == 1 && listed(POOL_ATTACHED) >= 1, "new requests leave attached windows alone");
+    int32_t window = m.pool->classes[POOL_ATTACHED].head;
+    uint32_t admitted = 0;
+    for (int i = 1; i < 8; i++) {
+        for (int32_t t = 0; t < 9; t++) m.s[i].tokens[t] = i * 1000 + t;
+        admitted += model_admit(&m, &m.s[i], 9, 9) == KVF_OK;
+    }
+    ok(window >= 0 && admitted > 0 && admitted < 7 && m.pool->windows[window].list == POOL_ATTACHED,
+       "%u new requests of 7 are admitted, and leave the attached window alone", admitted);
     is(model_check(&m), true, "the invariants hold");
     struct pool_need growth = {.windows = (uint32_t)m.pool->unreferenced_chunks[POOL_REFERENCED]};
     struct pool_short what;
@@ -145,6 +149,38 @@ static void attached(void) {
        "what fits for growth does not for admission");
     ok(m.pool->policy->make_room(m.pool, &growth, POOL_REFERENCED) && !listed(POOL_ATTACHED),
        "growth takes attached windows");
+    model_close(&m);
+}
+
+/* A window whose block another request goes on holding is not attached by a request that ends. */
+static void released(void) {
+    open_model(60, 0, 6, false);
+    serve(&m.s[0], 0, 50, 999);
+    serve(&m.s[1], 0, 50, 999);
+    int32_t window = m.pool->blocks[inner(&m.s[0])->block_table[5]].window;
+    ok(window >= 0 && m.pool->windows[window].refs == 2, "two requests list one window");
+    compute(&m.s[1], 20); /* slides past it */
+    end(&m.s[0]);
+    is(m.pool->windows[window].list, POOL_DURABLE, "the other ends: it is durable");
+    model_close(&m);
+}
+
+/* Equal hashes do not make equal blocks. */
+static void collisions(void) {
+    open_model(60, 0, 6, false);
+    serve(&m.s[0], 0, 40, 999);
+    const struct pool_sequence *s = inner(&m.s[0]);
+    int32_t first = s->block_table[0], second = s->block_table[1], other[8] = {9, 9, 9};
+    uint64_t hash = m.pool->blocks[second].hash;
+    const int32_t *tokens = pool_block_tokens(m.pool, second);
+    is(pool_index_find(m.pool, hash, first, tokens), second,
+       "a block is found by hash, parent, tokens");
+    is(pool_index_find(m.pool, hash, first, other), POOL_NONE, "not with other tokens");
+    is(pool_index_find(m.pool, hash, second, tokens), POOL_NONE, "nor under another parent");
+    m.pool->blocks[first].generation++;
+    is(pool_index_find(m.pool, hash, first, tokens), POOL_NONE,
+       "nor when the parent's content changed");
+    m.pool->blocks[first].generation--;
     model_close(&m);
 }
 
@@ -265,11 +301,13 @@ static void exactness(void) {
 }
 
 int main(void) {
-    tap_plan(4 + 11 + 5 + 4 + 4 + 3 + 5 + 4 + 1);
+    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 5 + 4 + 1);
     state_in_parts();
     kinds();
     eviction_order();
     attached();
+    released();
+    collisions();
     adoption();
     shared_resume();
     promise();

@@ -251,9 +251,8 @@ int main(int argc, char **argv) {
         memset(seen, 0, sizeof seen);
         paths = states = 0;
         bool good = explore(&settings[i], path, 0, depth);
-        ok(good && states > 30,
-           "%s: %" PRIu64 " interleavings through %" PRIu64 " states, %u deep", settings[i].name,
-           paths, states, depth);
+        ok(good && states > 30, "%s: %" PRIu64 " interleavings through %" PRIu64 " states, %u deep",
+           settings[i].name, paths, states, depth);
         if (good) continue;
         tap_note("%s", m.failure);
         for (uint32_t at = 0; at < depth; at++) tap_note("action %d", (int)path[at]);

@@ -103,7 +103,7 @@ static inline bool model_open(struct model *m, const struct pool_geometry *g,
         m->cells[0] = calloc(blocks * m->envelope_cells, 8);
         m->cells[1] = calloc(windows * g->block, 8);
     }
-    m->cells[POOL_MAX_TYPES + 1] = calloc(MODEL_SEQUENCES * 4, 8); /* states, not elastic */
+    m->cells[POOL_MAX_TYPES + 1] = calloc((size_t)MODEL_SEQUENCES * 4, 8); /* states, not elastic */
     return true;
 }
 

@@ -6,7 +6,7 @@
 
 #define DIM       4
 #define ROPE      2
-#define ROW       (2 * DIM)
+#define ROW       ((uint64_t)2 * DIM)
 #define WINDOW    4 /* so 3 rows stand before each request's tokens */
 #define RING      6
 #define BLOCK     8

@@ -42,6 +42,11 @@ static void test_good_types(const kvf_bundle *bundle) {
            place->fields[0].dtype == DTYPE_E4M3,
        "a place with its planes and fields");
     ok(!bundle_place(&bundle->types[0], "index"), "no place of another name");
+    const struct bundle_elastic *e = bundle->elastic;
+    ok(e && e->n == 2 && e->place_count == 2 && e->places[1].type == 1 &&
+           e->places[1].offset == 4096 && e->state_chunks == 1 && e->state[0].part == 2 &&
+           e->snapshot_bytes == 64,
+       "the arena");
     ok(bundle->types[0].rope.yarn && !bundle->types[1].rope.yarn, "YaRN where factor stands");
 }
 
@@ -90,8 +95,8 @@ static void test_good(void) {
 
 /* What may be absent; what follows it is then not needed either. */
 static bool may_be_missing(const char *key) {
-    static const char *const free_keys[] = {"extra",  "ignored",  "indexer",
-                                            "factor", "optional", "max"};
+    static const char *const free_keys[] = {"extra",    "ignored", "indexer", "factor",
+                                            "optional", "max",     "arena"};
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
         if (strcmp(key, free_keys[i]) == 0) return true;
     return false;
@@ -283,6 +288,16 @@ static void test_contradictions(void) {
         {"modules.0", "file", "\".hidden\"", "is not a plain file name"},
         {"modules.0", "file", "\"manifest.json\"", "is not a plain file name"},
         {"modules.0", "sha256", "\"abc\"", "is not 64 lower-case hex digits"},
+        {"arena", "chunk_bytes", "8193", "arena.chunk_bytes is not n envelopes"},
+        {"arena.places.0", "type", "\"hca\"", "arena.places[0].type is \"hca\""},
+        {"arena.places.0", "place", "\"index\"", "which type \"csa\" has not"},
+        {"arena.places.0", "plane", "\"swa_rows\"", "which type \"csa\" has not"},
+        {"arena.places.0", "id_stride", "4095", "neither a chunk's nor an envelope's"},
+        {"arena.places.0", "offset", "2561",
+         "arena.places[0] reaches beyond its id_stride of 4096"},
+        {"arena.places.1", "layer_stride", "2049", "arena.places[1] reaches beyond"},
+        {"arena.state.layers.0", "layer", "4", "arena.state.layers[0].layer is 4"},
+        {"arena.state.layers.0", "part", "3", "part is 3, allowed are 0 to 2"},
         {"modules.0", "cubin", "3", "modules[0].cubin is not an object"},
         {"modules.0", "cubin", "{\"file\":\"../x\"}", "modules[0].cubin.file is \"../x\""},
         {"modules.0", "cubin", "{\"file\":\"x\",\"bytes\":1}",
@@ -560,7 +575,7 @@ static void test_arguments(void) {
 }
 
 int main(void) {
-    tap_plan(124);
+    tap_plan(134);
     test_good();
     test_tree();
     test_contradictions();

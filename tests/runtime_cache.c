@@ -187,6 +187,7 @@ static void test_stateless(void) {
 /* Sizes near 2^64: one array of 2^40 bytes a slot, thousands of layers, 2^31 slots. */
 static void test_overflow(void) {
     json_t *manifest = test_manifest();
+    test_set(manifest, "", "arena", NULL);
     json_t *layers = json_array();
     for (int i = 0; i < 4000; i++) json_array_append_new(layers, json_string("swa"));
     test_set(manifest, "", "layers", layers);

@@ -93,7 +93,7 @@ static void test_held_ramp(void) {
               kvf_rope_table(bundle, 0, 2, &table[0][0], &error) != KVF_OK;
     for (int i = 0; i < 8 && !bad; i++) {
         double f = pow(160000, -i / 8.0), slowed = i / 15.0;
-        float want = (float)sin((float)(f / 16 * slowed + f * (1 - slowed)));
+        float want = (float)sin((double)(float)(f / 16 * slowed + f * (1 - slowed)));
         bad += fabsf(table[1][8 + i] - want) > 1e-7f;
     }
     is(bad, 0, "a ramp that is held at both ends");

@@ -34,9 +34,8 @@ __attribute__((format(printf, 1, 2))) static inline void tap_note(const char *fo
     va_end(args);
 }
 
-__attribute__((format(printf, 4, 5))) static inline bool tap_check(bool good, const char *file,
-                                                                   int line, const char *format,
-                                                                   ...) {
+__attribute__((format(printf, 4, 5))) static inline bool
+tap_check(bool good, const char *file, int line, const char *format, ...) {
     va_list args;
     va_start(args, format);
     tap_ran++;
@@ -79,8 +78,7 @@ static inline bool tap_same(const void *got, const void *want, size_t bytes, con
 }
 
 /* same(got, want, bytes, "what"): equal memory; says where the first difference lies. */
-#define same(got, want, bytes, what)                                                               \
-    tap_same((got), (want), (bytes), __FILE__, __LINE__, (what))
+#define same(got, want, bytes, what) tap_same((got), (want), (bytes), __FILE__, __LINE__, (what))
 
 static inline bool tap_contains(const char *text, const char *part, const char *file, int line,
                                 const char *what) {

@@ -13,14 +13,18 @@ end
 local dir = shell.directory()
 
 -- tiny with other fields of the model, whose own are taken out, and another row format.
-local function variant(name, model, format)
-  local text = shell.ring(shell.read("examples/tiny.lua"))
+-- Windows lie in rings unless the fields say otherwise.
+local function variant(name, model, format, index)
+  local text = shell.read("examples/tiny.lua")
+  if not model:find("window_mode", 1, true) then model = model .. ' window_mode = "ring",' end
   for field in ('name = "",' .. model):gmatch("([%w_]+) =") do
     text = text:gsub("([%s{])" .. field .. ' = [%w"_]+,', "%1", 1)
   end
   text = text:gsub("return kv.model {", ('return kv.model { name = "%s", %s'):format(name, model), 1)
-  text = text:gsub('format = "fp8_token"', 'format = "' .. format .. '"', 1)
-  shell.write(dir .. "/" .. name .. ".lua", text)
+  local formatted, count = text:gsub('(window = 16, format = )"[%w_]+"', '%1"' .. format .. '"', 1)
+  assert(count == 1, "the example's latent rows have another form")
+  formatted = formatted:gsub('"fp8_index"', '"' .. (index or "fp8_index") .. '"')
+  shell.write(dir .. "/" .. name .. ".lua", formatted)
 end
 
 local variants = {
@@ -33,11 +37,18 @@ local variants = {
   { "ds-mla", 'state_dtype = "bf16", ape_on_write = false,', "fp8_ds_mla" },
   { "ds-mla-plain", "kv_norm = false, page_align = 576,", "fp8_ds_mla" },
   { "two-plane", "round_before_norm = false, hadamard = false,", "fp8_two_plane" },
-  { "two-plane-plain", "kv_norm = false,", "fp8_two_plane" },
+  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
+  { "fp4", "", "fp8_token", "fp4_index" },
+  { "fp4-plain", "hadamard = false, page_align = 576,", "bf16", "fp4_index" },
+  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
+
+-- Attention, the indexer and the workspace have tests of their own.
+local kernels = "swa_write,state_reset,tail_append,index_tail_append,compress,index_compress,"
+  .. "row_lists,translate_pack,q_norm_rope,inverse_rope,rows_copy"
 
 -- The last line of a run says how many cases there were.
 local function verify(name, options, environment)
@@ -55,32 +66,38 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(2 * #variants + 6 + 12)
+tap.plan(3 * #variants + 12 + 14)
 
 for _, v in ipairs(variants) do
-  variant(v[1], v[2], v[3])
+  variant(v[1], v[2], v[3], v[4])
   local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
     v[1], dir, v[1]))
   if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
-  local verified, text, cases = verify(v[1])
+  local verified, text, cases = verify(v[1], "--kernel " .. kernels)
+  local _, described = shell.run(("%s info %s/%s.bundle"):format(shell.kvforge_run, dir, v[1]))
+  local where = v[2]:find("paged", 1, true) and "pages" or "rings"
+  tap.ok(described:find(v[3] .. "\n", 1, true) and described:find("window in " .. where, 1, true),
+    v[1] .. ": has the rows and the window that it names")
   if not tap.ok(verified == 0 and cases > 60, v[1] .. ": every kernel equals its reference") then
     tap.note(failures(text))
   end
 end
 
 -- Targets whose chips cannot convert to e4m3: integer code gives the same bits.
-shell.run(("%s build %s/token.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(
-  shell.kvforge, dir, dir))
-for _, target in ipairs { "sm_80", "sm_89" } do
-  for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
-    local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
-    local good = status == 0 and cases > 20
-    if not tap.ok(good, ("%s on %s"):format(kernel, target)) then tap.note(failures(text)) end
+for _, name in ipairs { "token", "two-plane-plain" } do
+  shell.run(("%s build %s/%s.lua -o %s/targets.bundle --target sm_80 --target sm_89"):format(shell.kvforge,
+    dir, name, dir))
+  for _, target in ipairs { "sm_80", "sm_89" } do
+    for _, kernel in ipairs { "swa_write", "compress", "index_compress" } do
+      local status, text, cases = verify("targets", ("--target %s --kernel %s"):format(target, kernel))
+      local good = status == 0 and cases > 20
+      if not tap.ok(good, ("%s: %s on %s"):format(name, kernel, target)) then tap.note(failures(text)) end
+    end
   end
 end
 
 -- Other inputs, other orders of blocks and warps, one kernel alone.
-for _, options in ipairs { "--seed 7", "--kernel swa_write --type csa" } do
+for _, options in ipairs { "--seed 7 --kernel " .. kernels, "--kernel swa_write,compress --type csa,hca" } do
   local status, text, cases = verify("token", options)
   if not tap.ok(status == 0 and cases > 10, "verify " .. options) then tap.note(failures(text)) end
 end
@@ -98,14 +115,14 @@ tap.ok(status == 1 and text:find('no layer type "nonsense"; it has common, csa, 
   "and what layer types")
 
 -- The bundle of a template with a fault.
-local function faulty(file, from, to, kernel)
+local function faulty(file, from, to, kernel, base)
   local changed = dir .. "/changed"
   shell.run(("rm -rf %s && cp -r templates %s"):format(changed, changed))
   local source, count = shell.read(changed .. "/" .. file):gsub(from, to, 1)
   assert(count == 1, "the template has no " .. from)
   shell.write(changed .. "/" .. file, source)
-  local built, output = shell.run(("%s build %s/token.lua -o %s/faulty.bundle --templates %s"):format(
-    shell.kvforge, dir, dir, changed))
+  local built, output = shell.run(("%s build %s/%s.lua -o %s/faulty.bundle --templates %s"):format(
+    shell.kvforge, dir, base or "token", dir, changed))
   if built ~= 0 then return tap.ok(false, output) end
   local verified, report = verify("faulty", "--kernel " .. kernel)
   tap.ok(verified == 1 and report:find("not ok", 1, true), ("a fault in %s is found"):format(file))
@@ -114,6 +131,8 @@ end
 faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.ring", "swa_write")
 faulty("lib/fp8.lua", "LARGEST = 448%.0", "LARGEST = 440.0", "swa_write")
 faulty("state_reset.lua", "swa_pos = %-1", "swa_pos = 0", "state_reset")
+faulty("compress.lua", "state = T%.model%.state_dtype", "state = bf16", "compress")
+faulty("lib/fp4.lua", "0x1fffff", "0x200000", "index_compress", "two-plane-plain")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio", "tail_append")
 
 shell.clean()

@@ -60,7 +60,8 @@ local specs = {
 
 local faults = {
   { "ring", "workspace_fill.lua", "T%.window %- 1%) | first", "T.window - 2) | first" },
-  { "ring", "workspace_fill.lua", "ipairs%(T%.place%.window%.fields%)", "ipairs { T.place.window.fields[1] }" },
+  { "ring", "workspace_fill.lua", "ipairs%(T%.place%.window%.fields%)",
+    "ipairs { T.place.window.fields[1] }" },
   { "ring", "swa_write.lua", "condition = const%(bool, true%)", "condition = kept" },
   { "ring", "row_lists.lua", "here %- %(position %- other%)", "here - (position - other) - 1" },
   { "ring", "lib/window.lua", "%(request %+ 1%) %* %(T%.window %- 1%)", "request * (T.window - 1)" },
@@ -103,7 +104,7 @@ for _, fault in ipairs(faults) do
   assert(found == 1, "the template has no " .. from)
   shell.write(changed .. "/" .. file, source)
   local built = build(name, "faulty.bundle", "--templates " .. changed)
-  local verified, report = verify("faulty.bundle", "workspace_fill")
+  local verified, report = verify("faulty.bundle", "workspace_fill --type hca")
   tap.ok(built and verified == 1 and report:find("not ok[^\n]*as token by token"),
     ("%s: a fault in %s (%s) is found"):format(name, file, to))
 end

@@ -61,6 +61,7 @@ local function fill(items, chunks, chunk_bytes, envelope_bytes)
         chunks = part + 1
       end
     end
+    if item.bytes > (part < chunks and chunk_bytes or envelope_bytes) then return nil end
     item.part, item.offset = part, offset
     at = offset + item.bytes
   end

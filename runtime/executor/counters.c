@@ -220,6 +220,15 @@ void counters_write(const char *path) {
     fclose(f);
 }
 
+void counters_clear(void) {
+    while (kernels) {
+        struct kernel_counters *next = kernels->next;
+        free(kernels);
+        kernels = next;
+    }
+    kernels_end = &kernels;
+}
+
 CU_EXPORT int kvfExecutorCount(int on);
 CU_EXPORT size_t kvfExecutorKernels(kvfExecutorKernel *list, size_t count);
 

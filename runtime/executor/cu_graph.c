@@ -368,3 +368,17 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     }
     DONE(CUDA_SUCCESS);
 }
+
+void graphs_free(void) {
+    while (graphs) {
+        struct CUgraph_st *next = graphs->next;
+        free_works(graphs);
+        graphs = next;
+    }
+    while (executables) {
+        struct CUgraphExec_st *next = executables->next;
+        free_works(executables->graph);
+        free(executables);
+        executables = next;
+    }
+}

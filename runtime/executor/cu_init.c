@@ -139,6 +139,7 @@ int driver_enter(const char *name) {
     pthread_mutex_lock(&driver.lock);
     int result = injected_failure(name);
     if (result) return result;
+    if (driver.finished) return CUDA_ERROR_DEINITIALIZED;
     return driver.initialised ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
@@ -191,6 +192,23 @@ static void print_summary(void) {
         (unsigned long long)driver.reporter.findings, (unsigned long long)driver.reporter.notes);
 }
 
+/* Nothing must be left behind when the library is closed. */
+static void free_everything(void) {
+    graphs_free();
+    streams_free();
+    modules_free();
+    while (driver.contexts) {
+        struct CUctx_st *next = driver.contexts->next;
+        free(driver.contexts);
+        driver.contexts = next;
+    }
+    counters_clear();
+    memory_stop(&driver.memory);
+    reporter_stop(&driver.reporter);
+    driver.initialised = false;
+    driver.finished = true;
+}
+
 static void at_exit(void) {
     pthread_mutex_lock(&driver.lock);
     reporter_fold(&driver.reporter);
@@ -199,6 +217,7 @@ static void at_exit(void) {
     if (driver.config.counters) counters_write(driver.config.counters);
     bool bad = driver.reporter.findings > 0;
     fflush(driver.reporter.file);
+    free_everything();
     pthread_mutex_unlock(&driver.lock);
     if (bad && driver.config.exit_status) {
         fflush(NULL);

@@ -222,8 +222,8 @@ int copy_run(const struct work *w) {
     for (size_t row = 0; row < w->rows; row++) {
         size_t to_skip = row * w->pitch_to, from_skip = row * w->pitch_from;
         struct region *to = NULL, *from = NULL;
-        uint8_t *to_host = (uint8_t *)w->host_to + to_skip;
-        const uint8_t *from_host = (const uint8_t *)w->host_from + from_skip;
+        uint8_t *to_host = w->host_to ? (uint8_t *)w->host_to + to_skip : NULL;
+        const uint8_t *from_host = w->host_from ? (const uint8_t *)w->host_from + from_skip : NULL;
         uint64_t to_at = 0, from_at = 0;
         if (!w->host_to) {
             to = range(w->to + to_skip, w->bytes);

@@ -111,7 +111,8 @@ static int place_variable(struct variable *v) {
     r->name = v->name;
     r->space = v->space;
     r->read_only = v->space == SPACE_CONST;
-    r->all_defined = true; /* without an initialiser it is zero */
+    region_define(r, 0, r->bytes, true); /* without an initialiser it is zero */
+    r->all_defined = true;
     if (v->initial) memcpy(r->host, v->initial, v->bytes);
     return CUDA_SUCCESS;
 }
@@ -275,6 +276,14 @@ int module_unload(struct CUmod_st *module) {
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_HANDLE;
+}
+
+void modules_free(void) {
+    while (driver.modules) {
+        struct CUmod_st *next = driver.modules->next;
+        free_module(driver.modules);
+        driver.modules = next;
+    }
 }
 
 static bool module_valid(const struct CUmod_st *module) {

@@ -223,3 +223,17 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     return cuEventElapsedTime_v2(milliseconds, start, end);
 }
+
+void streams_free(void) {
+    while (driver.streams) {
+        struct CUstream_st *next = driver.streams->next;
+        capture_drop(driver.streams);
+        free(driver.streams);
+        driver.streams = next;
+    }
+    while (driver.events) {
+        struct CUevent_st *next = driver.events->next;
+        free(driver.events);
+        driver.events = next;
+    }
+}

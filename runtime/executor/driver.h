@@ -57,6 +57,7 @@ struct CUevent_st {
 struct driver {
     pthread_mutex_t lock; /* held by every entry point that touches what follows */
     bool initialised, failed;
+    bool finished; /* the process or the library is going: every call says so */
     char why[200];
     struct config config;
     struct memory memory;
@@ -135,6 +136,10 @@ bool function_valid(const struct CUfunc_st *function);
 uint64_t shared_limit(void); /* of a block without opting in */
 uint64_t shared_limit_opt_in(void);
 void capture_drop(struct CUstream_st *stream);
+/* Free what is left when the library goes. */
+void modules_free(void);
+void streams_free(void);
+void graphs_free(void);
 bool capture_active(void); /* some stream is being captured: unsafe calls fail */
 
 #endif

@@ -99,6 +99,7 @@ struct block {
     uint64_t pending_count;
     struct race_shared *races;
     bool fenced;       /* a fence of device scope was executed */
+    bool acquires;     /* its last access was one that may acquire */
     uint32_t acquired; /* the launch's clock when it last acquired */
     bool started;
 };
@@ -215,10 +216,8 @@ static inline void put_predicate(struct warp *w, int32_t index, uint32_t m, uint
     if (__builtin_expect((m & ~sources) != 0, 0)) undefined_predicate(w, index);
 }
 
-/* Lanes where value is not zero, as a mask. */
-static inline uint32_t mask_of(const uint32_t *value) {
-    uint8_t bytes[LANES];
-    EACH_LANE bytes[i] = value[i] != 0;
+/* Bytes that are 0 or 1 as a mask of lanes. */
+static inline uint32_t mask_of8(const uint8_t *bytes) {
     uint32_t mask = 0;
     for (int k = 0; k < 4; k++) {
         uint64_t eight;

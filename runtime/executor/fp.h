@@ -77,6 +77,28 @@ static inline float e5m2_value(uint32_t code) {
     return f16_value((code & 0xff) << 8);
 }
 
+/* The order of minimum and maximum as integers: -0 lies below +0. NaN is for the caller. */
+static inline int32_t ordered32(uint32_t u) {
+    return (int32_t)(u ^ (uint32_t)((int32_t)u >> 31) >> 1);
+}
+
+static inline uint32_t least32(uint32_t x, uint32_t y, bool most) {
+    return (ordered32(x) < ordered32(y)) != most ? x : y;
+}
+
+/* f16 or bf16. */
+static inline float half_value(bool bf16, uint32_t h) {
+    return bf16 ? bf16_value(h) : f16_value(h);
+}
+
+static inline uint32_t half_flush(uint32_t h) {
+    return h & 0x7c00 ? h : h & 0x8000;
+}
+
+static inline bool half_nan(bool bf16, uint32_t h) {
+    return (h & 0x7fff) > (bf16 ? 0x7f80u : 0x7c00u);
+}
+
 struct fp_format {
     int mantissa, lowest;   /* fraction bits; exponent of the least normal number */
     uint32_t largest;       /* code of the largest finite number, without its sign */

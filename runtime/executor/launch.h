@@ -16,6 +16,7 @@ void counters_add(const char *kernel, const struct launch *launch,
                   const struct launch_totals *totals);
 /* Write all kernels' counters as JSON to a file. */
 void counters_write(const char *path);
+void counters_clear(void);
 
 /*
  * Fill in the launch's remaining fields and run it to its end. Returns a CUresult: 0, or what the

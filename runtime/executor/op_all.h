@@ -1,9 +1,11 @@
 /* Every file of operations, for a compilation with another instruction set. */
 #include "op_async.c"
 #include "op_atomic.c"
+#include "op_compare.c"
 #include "op_control.c"
 #include "op_convert.c"
 #include "op_float.c"
+#include "op_half.c"
 #include "op_integer.c"
 #include "op_memory.c"
 #include "op_mma.c"

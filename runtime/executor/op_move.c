@@ -134,17 +134,18 @@ OP_FUNCTION(mov_special) {
 
 /* ---- predicates ---- */
 
-#define PREDICATES(name, expression)                                                               \
+/* Known where both sides are, and where one alone decides. */
+#define PREDICATES(name, expression, decided)                                                      \
     OP_FUNCTION(name) {                                                                            \
         uint32_t x = w->predicates[o->a], y = w->predicates[o->b];                                 \
+        uint32_t kx = w->predicates_defined[o->a], ky = w->predicates_defined[o->b];               \
         (void)y;                                                                                   \
-        put_predicate(w, o->d, m, expression,                                                      \
-                      w->predicates_defined[o->a] & w->predicates_defined[o->b]);                  \
+        put_predicate(w, o->d, m, expression, (kx & ky) | (decided));                              \
     }
-PREDICATES(and_pred, x &y)
-PREDICATES(or_pred, x | y)
-PREDICATES(xor_pred, x ^ y)
-PREDICATES(not_pred, ~x)
+PREDICATES(and_pred, x &y, (kx & ~x) | (ky & ~y))
+PREDICATES(or_pred, x | y, (kx & x) | (ky & y))
+PREDICATES(xor_pred, x ^ y, 0)
+PREDICATES(not_pred, ~x, 0)
 
 /* ---- address spaces: a generic address is an offset plus its window ---- */
 

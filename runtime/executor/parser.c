@@ -190,8 +190,10 @@ static uint64_t place_in_entry(struct parser *p, struct placement **list,
     fresh->next = *list;
     *list = fresh;
     f->shared_bytes = fresh->offset + c->variable->bytes;
-    if (f->shared_bytes > 1 << 24)
-        parse_fail(p, c->variable->line, "'%s' has more than 16 MiB of shared memory", f->name);
+    if (f->shared_bytes > 48 << 10) /* static; as ptxas has it for every chip */
+        parse_fail(p, c->variable->line,
+                   "'%s' uses too much static shared memory (%llu bytes, 49152 max)", f->name,
+                   (unsigned long long)f->shared_bytes);
     return fresh->offset;
 }
 

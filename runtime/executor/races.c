@@ -266,7 +266,8 @@ static void synchronise(struct access *a) {
         uint32_t now = __atomic_add_fetch(&clock->now, 1, __ATOMIC_SEQ_CST);
         __atomic_store_n(&clock->released[b->linear], now, __ATOMIC_SEQ_CST);
     }
-    b->acquired = __atomic_load_n(&clock->now, __ATOMIC_SEQ_CST);
+    /* The access itself is still to come: what it sees counts from the next access on. */
+    b->acquires = true;
 }
 
 /* Whether what block `other` did at `time` was released before this block last acquired. */
@@ -398,7 +399,7 @@ static bool global_quick(struct access *a, uint32_t op) {
         if (!busy)
             for (uint64_t i = 0; i < n; i++) {
                 uint32_t old = p->reader[k + i];
-                p->reader[k + i] = (old != 0) & (old != me) ? MANY : me;
+                p->reader[k + i] = ((old != 0) & (old != me)) ? MANY : me;
                 p->read_op[k + i] = op;
             }
     }
@@ -407,8 +408,13 @@ static bool global_quick(struct access *a, uint32_t op) {
 }
 
 static void race_in_global(struct access *a) {
-    struct launch *l = a->w->block->launch;
+    struct block *b = a->w->block;
+    struct launch *l = b->launch;
     if (l->blocks < 2 || a->region->read_only) return;
+    if (b->acquires && l->clock) {
+        b->acquired = __atomic_load_n(&l->clock->now, __ATOMIC_SEQ_CST);
+        b->acquires = false;
+    }
     uint32_t op = op_index(a->w, a->o);
     bool is_strong = strong(a);
     if (is_strong)

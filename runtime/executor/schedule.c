@@ -6,6 +6,7 @@
 #include "async.h"
 #include "config.h"
 #include "counters.h"
+#include "groups.h"
 #include "races.h"
 #include "report.h"
 
@@ -16,276 +17,6 @@ uint64_t worker_random(struct worker *worker) {
     x ^= x << 17;
     worker->random = x;
     return x * 0x2545f4914f6cdd1du >> 16;
-}
-
-/* ---- groups of lanes ---- */
-
-static void load_frame(struct warp *w, struct frame *f) {
-    w->frame = f;
-    w->code = f->function->ops;
-    w->bank[0] = f->registers;
-    w->defined = f->defined;
-    w->predicates = f->predicates;
-    w->predicates_defined = f->predicates_defined;
-}
-
-/* Put a ready group aside, joined with one at the same place. */
-static void add_group(struct warp *w, struct group g) {
-    for (uint32_t i = 0; i < w->group_count; i++) {
-        struct group *other = &w->groups[i];
-        if (other->pc != g.pc || other->frame != g.frame || other->state != g.state) continue;
-        other->lanes |= g.lanes;
-        return;
-    }
-    w->groups[w->group_count++] = g;
-}
-
-void warp_branch(struct warp *w, uint32_t lanes, uint32_t pc) {
-    if (lanes == w->mask) {
-        w->pc = pc;
-        if (w->group_count) warp_yield(w);
-        return;
-    }
-    w->mask &= ~lanes;
-    add_group(w, (struct group){.pc = pc, .lanes = lanes, .frame = w->frame, .ticked = w->ticks});
-    warp_yield(w);
-}
-
-void warp_park(struct warp *w, uint32_t lanes, enum group_state state, uint32_t need,
-               uint32_t barrier, uint32_t count) {
-    if (state == GROUP_WARP_SYNC) {
-        /* It will be executed, and counted, again. */
-        w->worker->warp_instructions--;
-        w->worker->lane_instructions -= (uint64_t)__builtin_popcount(lanes);
-        if (w->worker->counters) counter_undo(w->worker, w, lanes);
-    }
-    w->mask &= ~lanes;
-    add_group(w, (struct group){.pc = w->pc - 1,
-                                .lanes = lanes,
-                                .frame = w->frame,
-                                .state = state,
-                                .need = need,
-                                .barrier = barrier,
-                                .count = count,
-                                .ticked = w->ticks});
-    warp_yield(w);
-}
-
-void warp_exit(struct warp *w, uint32_t lanes) {
-    w->alive &= ~lanes;
-    w->mask &= ~lanes;
-    if (!w->mask) warp_yield(w);
-}
-
-bool warp_together(struct warp *w, const struct op *o, uint32_t m, uint32_t members) {
-    (void)o;
-    uint32_t need = members & w->alive;
-    if ((m & need) == need) return true;
-    warp_park(w, m, GROUP_WARP_SYNC, members, 0, 0);
-    return false;
-}
-
-static const struct op *group_op(const struct group *g) {
-    return &g->frame->function->ops[g->pc];
-}
-
-static void join_ready(struct warp *w) {
-    for (uint32_t i = 0; i < w->group_count; i++)
-        for (uint32_t j = i + 1; j < w->group_count;) {
-            struct group *a = &w->groups[i], *b = &w->groups[j];
-            if (a->state == GROUP_READY && b->state == GROUP_READY && a->pc == b->pc &&
-                a->frame == b->frame) {
-                a->lanes |= b->lanes;
-                w->groups[j] = w->groups[--w->group_count];
-            } else {
-                j++;
-            }
-        }
-}
-
-/* bar.warp.sync may be reached at different places: all lanes of a mask go on together. */
-static bool release_warp_barrier(struct warp *w) {
-    for (uint32_t i = 0; i < w->group_count; i++) {
-        struct group *g = &w->groups[i];
-        if (g->state != GROUP_WARP_SYNC || group_op(g)->form != FORM_bar_warp_sync) continue;
-        uint32_t here = 0;
-        for (uint32_t j = 0; j < w->group_count; j++) {
-            const struct group *other = &w->groups[j];
-            if (other->state == GROUP_WARP_SYNC && other->need == g->need &&
-                group_op(other)->form == FORM_bar_warp_sync)
-                here |= other->lanes;
-        }
-        uint32_t need = g->need & w->alive, mask = g->need;
-        if ((here & need) != need) continue;
-        for (uint32_t j = 0; j < w->group_count; j++) {
-            struct group *other = &w->groups[j];
-            if (other->state != GROUP_WARP_SYNC || other->need != mask ||
-                group_op(other)->form != FORM_bar_warp_sync)
-                continue;
-            other->state = GROUP_READY;
-            other->pc++;
-        }
-        w->epoch++;
-        return true;
-    }
-    return false;
-}
-
-/* No group is ready: a group whose lanes are complete (others may have exited) can go on. */
-static bool release_warp_sync(struct warp *w) {
-    for (uint32_t i = 0; i < w->group_count; i++) {
-        struct group *g = &w->groups[i];
-        uint32_t need = g->need & w->alive;
-        if (g->state != GROUP_WARP_SYNC || (g->lanes & need) != need) continue;
-        g->state = GROUP_READY;
-        return true;
-    }
-    return release_warp_barrier(w);
-}
-
-static void describe_waiting(const struct warp *w, char *text, size_t bytes) {
-    size_t used = 0;
-    for (uint32_t i = 0; i < w->group_count && used + 1 < bytes; i++) {
-        const struct group *g = &w->groups[i];
-        char line[100];
-        module_line(w->block->launch->module, group_op(g)->line, line, sizeof line);
-        used += (size_t)snprintf(text + used, bytes - used,
-                                 "%swarp %u lanes 0x%08x wait at line %u: %s", used ? "; " : "",
-                                 w->index, g->lanes, group_op(g)->line, line);
-    }
-}
-
-/* Report at the place of a waiting group. */
-static void report_group(struct warp *w, const struct group *g, enum finding_kind kind,
-                         const char *details, const char *text) {
-    load_frame(w, g->frame);
-    report_lane(w, group_op(g), (uint32_t)__builtin_ctz(g->lanes), kind, 0, details, "%s", text);
-}
-
-static void report_stuck_warp(struct warp *w) {
-    char details[900];
-    describe_waiting(w, details, sizeof details);
-    const struct group *g = &w->groups[0];
-    for (uint32_t i = 0; i < w->group_count; i++)
-        if (w->groups[i].state == GROUP_WARP_SYNC) g = &w->groups[i];
-    char text[160];
-    snprintf(text, sizeof text,
-             "lanes 0x%08x of the mask 0x%08x never arrive (live lanes are 0x%08x)",
-             g->need & w->alive & ~g->lanes, g->need, w->alive);
-    report_group(w, g, FINDING_DEADLOCK, details, text);
-}
-
-/* ---- barriers of the block ---- */
-
-static bool is_unaligned_barrier(const struct op *o) {
-    return o->form == FORM_barrier_sync || o->form == FORM_barrier_red ||
-           o->form == FORM_barrier_red_popc;
-}
-
-static bool is_reduction(const struct op *o) {
-    return o->form == FORM_bar_red || o->form == FORM_bar_red_popc || o->form == FORM_barrier_red ||
-           o->form == FORM_barrier_red_popc;
-}
-
-static void barrier_finish(struct warp *w, struct group *g, const struct barrier *b) {
-    const struct op *o = group_op(g);
-    if (is_reduction(o)) {
-        struct frame *f = g->frame;
-        bool all = b->lanes_true == b->voters, any = b->lanes_true > 0;
-        uint32_t lanes = g->lanes;
-        if (o->mode == MODE_POPC) {
-            EACH_SET_LANE(i, lanes) f->registers[(size_t)o->d * LANES + i] = b->lanes_true;
-            f->defined[o->d] |= lanes;
-        } else {
-            bool r = o->mode == MODE_AND ? all : any;
-            f->predicates[o->d] = (f->predicates[o->d] & ~lanes) | (r ? lanes : 0);
-            f->predicates_defined[o->d] |= lanes;
-        }
-    }
-    g->pc++;
-    g->state = GROUP_READY;
-    (void)w;
-}
-
-static bool barrier_complete(const struct block *block, const struct barrier *b) {
-    if (!b->warps_waiting) return false;
-    if (b->expected) return b->threads_arrived >= b->expected;
-    for (uint32_t i = 0; i < block->warp_count; i++)
-        if (block->warps[i].alive && !(b->warps_waiting >> i & 1)) return false;
-    return true;
-}
-
-static void barrier_release(struct block *block, struct barrier *b) {
-    for (uint32_t i = 0; i < block->warp_count; i++) {
-        struct warp *w = &block->warps[i];
-        if (!(b->warps_waiting >> i & 1) || !w->waiting_barrier) continue;
-        for (uint32_t k = 0; k < w->group_count; k++)
-            if (w->groups[k].state == GROUP_BARRIER) barrier_finish(w, &w->groups[k], b);
-        w->waiting_barrier = 0;
-        w->epoch++;
-        join_ready(w);
-    }
-    memset(b, 0, sizeof *b);
-    block->epoch++;
-}
-
-static void check_barriers(struct block *block) {
-    for (int i = 0; i < BARRIERS; i++)
-        if (barrier_complete(block, &block->barriers[i]))
-            barrier_release(block, &block->barriers[i]);
-}
-
-static bool same_count(struct warp *w, const struct group *g, const struct barrier *b) {
-    if (!(b->warps_waiting || b->threads_arrived) || b->expected == g->count) return true;
-    report_group(w, g, FINDING_BARRIER, NULL, "warps meet at one barrier with different counts");
-    return false;
-}
-
-void warp_barrier_arrive(struct warp *w, const struct op *o, uint32_t id, uint32_t count) {
-    struct barrier *b = &w->block->barriers[id];
-    struct group here = {.pc = w->pc - 1, .lanes = w->mask, .frame = w->frame, .count = count};
-    (void)o;
-    if (!same_count(w, &here, b)) return;
-    b->expected = count;
-    b->threads_arrived += LANES;
-    b->warps_waiting |= 1u << w->index;
-    if (barrier_complete(w->block, b)) {
-        barrier_release(w->block, b);
-        warp_yield(w);
-    }
-}
-
-static void count_votes(struct barrier *b, const struct group *g) {
-    const struct op *o = group_op(g);
-    uint32_t p = (g->frame->predicates[o->p] ^ (0u - (uint32_t)o->p_not)) & g->lanes;
-    b->lanes_true += (uint32_t)__builtin_popcount(p);
-    b->voters += (uint32_t)__builtin_popcount(g->lanes);
-}
-
-/* All live lanes wait at barriers: the warp arrives, if it is one barrier. */
-static void warp_arrive(struct warp *w) {
-    const struct group *g = &w->groups[0];
-    for (uint32_t i = 1; i < w->group_count; i++) {
-        const struct group *other = &w->groups[i];
-        bool same_place = other->pc == g->pc && other->frame->function == g->frame->function;
-        if (other->barrier == g->barrier && other->count == g->count &&
-            (same_place ||
-             (is_unaligned_barrier(group_op(g)) && is_unaligned_barrier(group_op(other)))))
-            continue;
-        char details[900];
-        describe_waiting(w, details, sizeof details);
-        report_group(w, g, FINDING_DIVERGENT_BARRIER, details,
-                     "lanes of one warp wait at different barriers");
-        return;
-    }
-    struct barrier *b = &w->block->barriers[g->barrier];
-    if (!same_count(w, g, b)) return;
-    b->expected = g->count;
-    b->threads_arrived += LANES;
-    b->warps_waiting |= 1u << w->index;
-    for (uint32_t i = 0; i < w->group_count; i++) count_votes(b, &w->groups[i]);
-    w->waiting_barrier = g->barrier + 1;
-    if (barrier_complete(w->block, b)) barrier_release(w->block, b);
 }
 
 /* ---- one warp ---- */
@@ -325,12 +56,12 @@ static uint32_t choose_group(struct warp *w) {
 }
 
 static bool pick_group(struct warp *w) {
-    join_ready(w);
+    warp_join_ready(w);
     uint32_t chosen = choose_group(w);
     if (chosen == UINT32_MAX) return false;
     struct group g = w->groups[chosen];
     w->groups[chosen] = w->groups[--w->group_count];
-    load_frame(w, g.frame);
+    warp_load_frame(w, g.frame);
     w->pc = g.pc;
     w->mask = g.lanes;
     w->limit = UINT32_MAX;
@@ -394,22 +125,23 @@ static enum warp_result run_warp(struct warp *w, uint64_t fuel) {
     while (w->fuel && !stopped(w)) {
         if (!w->alive) return WARP_DONE;
         if (!pick_group(w)) {
-            if (release_warp_sync(w)) continue;
+            if (warp_release_sync(w)) continue;
             bool all_at_barrier = true;
             for (uint32_t i = 0; i < w->group_count; i++)
                 all_at_barrier = all_at_barrier && w->groups[i].state == GROUP_BARRIER;
             if (!all_at_barrier) {
-                report_stuck_warp(w);
+                warp_report_stuck(w);
                 return WARP_WAITING;
             }
-            warp_arrive(w);
+            barrier_warp_arrive(w);
             if (w->waiting_barrier || stopped(w)) return WARP_WAITING;
             continue;
         }
         run_group(w);
         if (w->mask)
-            add_group(w, (struct group){
-                             .pc = w->pc, .lanes = w->mask, .frame = w->frame, .ticked = w->ticks});
+            warp_add_group(
+                w, (struct group){
+                       .pc = w->pc, .lanes = w->mask, .frame = w->frame, .ticked = w->ticks});
     }
     return w->alive ? WARP_RUNNABLE : WARP_DONE;
 }
@@ -471,6 +203,7 @@ void block_start(struct block *b, uint64_t linear) {
     b->epoch++;
     b->fenced = false;
     b->acquired = 0;
+    b->acquires = false;
     memset(b->barriers, 0, sizeof b->barriers);
     memset(b->shared.defined, 0, (b->shared.bytes + 7) / 8);
     async_reset(b);
@@ -480,7 +213,7 @@ void block_start(struct block *b, uint64_t linear) {
         frame_reset(kernel);
         kernel->lanes = w->started;
         kernel->local_base = LOCAL_START;
-        load_frame(w, kernel);
+        warp_load_frame(w, kernel);
         w->alive = w->started;
         w->mask = 0;
         w->carry = 0;
@@ -506,13 +239,13 @@ static void report_deadlock(struct block *b) {
         if (!first) first = w;
         if (used + 200 < sizeof details) {
             if (used) used += (size_t)snprintf(details + used, sizeof details - used, "; ");
-            describe_waiting(w, details + used, sizeof details - used);
+            warp_describe_waiting(w, details + used, sizeof details - used);
             used = strlen(details);
         }
     }
     if (first)
-        report_group(first, &first->groups[0], FINDING_DEADLOCK, details,
-                     "deadlock: no warp of the block can go on");
+        warp_report_group(first, &first->groups[0], FINDING_DEADLOCK, details,
+                          "deadlock: no warp of the block can go on");
 }
 
 static void report_step_limit(struct block *b) {
@@ -520,9 +253,9 @@ static void report_step_limit(struct block *b) {
         struct warp *w = &b->warps[i];
         if (!w->alive || !w->group_count) continue;
         char details[900];
-        describe_waiting(w, details, sizeof details);
-        report_group(w, &w->groups[0], FINDING_STEPS, details,
-                     "the block executed more operations than KVF_EXECUTOR_STEPS allows");
+        warp_describe_waiting(w, details, sizeof details);
+        warp_report_group(w, &w->groups[0], FINDING_STEPS, details,
+                          "the block executed more operations than KVF_EXECUTOR_STEPS allows");
         return;
     }
 }
@@ -546,7 +279,7 @@ enum block_state block_run(struct block *b, uint64_t fuel) {
             moved += r != WARP_WAITING || b->steps != before;
             if (stopped(w)) return BLOCK_STOPPED;
             if (r == WARP_DONE)
-                check_barriers(b);
+                barrier_check_all(b);
             else
                 live++;
         }

@@ -50,6 +50,9 @@ static kvf_status count_elastic(kvf_pool *pool, kvf_error *error) {
     pool->mask_words = (g->per_chunk + 63) / 64;
     pool->parts = g->state_chunks + g->state_envelopes;
     pool->state_chunk_parts = g->state_chunks;
+    if (g->snapshot_envelopes > KVF_SNAPSHOT_PARTS)
+        return pool_fail(error, KVF_ERROR_LIMIT, "a snapshot takes %u envelopes of at most %d",
+                         g->snapshot_envelopes, KVF_SNAPSHOT_PARTS);
     if (pool->parts > POOL_MAX_PARTS)
         return pool_fail(error, KVF_ERROR_LIMIT, "a request's state takes %u parts of at most %d",
                          pool->parts, POOL_MAX_PARTS);
@@ -63,9 +66,11 @@ static kvf_status count_static(kvf_pool *pool, uint32_t default_count, kvf_error
     const kvf_pool_options *o = &pool->options;
     uint64_t windows = o->windows ? o->windows : default_count;
     uint64_t blocks = o->blocks;
+    pool->policy = &pool_tree;
+    pool->store = &pool_fixed;
     if (o->bytes) {
-        uint64_t fixed = o->max_requests * g->state_bytes + windows * g->window_bytes;
-        blocks = o->bytes > fixed ? (o->bytes - fixed) / g->block_bytes : 0;
+        uint64_t fixed = o->max_requests * g->state_bytes + windows * pool_window_stride(pool);
+        blocks = o->bytes > fixed ? (o->bytes - fixed) / pool_block_stride(pool) : 0;
     }
     kvf_status status = too_many(blocks > windows ? blocks : windows, error);
     if (status) return status;
@@ -73,8 +78,6 @@ static kvf_status count_static(kvf_pool *pool, uint32_t default_count, kvf_error
     pool->block_count = (uint32_t)blocks;
     pool->state_count = o->max_requests;
     pool->parts = 1;
-    pool->policy = &pool_tree;
-    pool->store = &pool_fixed;
     return KVF_OK;
 }
 

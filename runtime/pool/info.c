@@ -86,12 +86,13 @@ static void count_uses(const kvf_pool *pool, kvf_pool_stats *out) {
 
 static void count_bytes(const kvf_pool *pool, kvf_pool_stats *out) {
     const struct pool_geometry *g = &pool->geometry;
-    out->used_bytes = out->windows_used * g->window_bytes + out->blocks_used * g->block_bytes +
-                      pool->running * g->state_bytes;
+    out->used_bytes = out->windows_used * pool_window_stride(pool) +
+                      out->blocks_used * pool_block_stride(pool) + pool->running * g->state_bytes;
     if (pool->store == &pool_arena)
         out->bytes = pool->chunk_count * g->chunk_bytes;
     else if (pool->store)
-        out->bytes = pool->window_count * g->window_bytes + pool->block_count * g->block_bytes +
+        out->bytes = pool->window_count * pool_window_stride(pool) +
+                     pool->block_count * pool_block_stride(pool) +
                      pool->state_count * g->state_bytes;
     else
         out->bytes = pool_shared_bytes(pool);

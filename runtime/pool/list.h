@@ -20,7 +20,7 @@ struct pool_list {
 };
 
 static inline struct pool_link *pool_list_link(const struct pool_list *list, int32_t at) {
-    return (struct pool_link *)(void *)(list->links + (size_t)at * list->stride);
+    return (struct pool_link *)(list->links + (size_t)at * list->stride);
 }
 
 static inline void pool_list_open(struct pool_list *list, void *first_link, size_t stride) {

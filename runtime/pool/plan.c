@@ -63,16 +63,13 @@ static uint32_t longest_request(const kvf_pool *pool) {
 /* Bytes of one id of each kind: what it takes in the allocations. */
 static void add_bytes(const kvf_pool *pool, const struct holding *h, kvf_plan *out) {
     const struct pool_geometry *g = &pool->geometry;
-    uint64_t window = g->window_bytes, block = g->block_bytes, state = g->state_bytes;
+    uint64_t window = pool_window_stride(pool), block = pool_block_stride(pool);
+    uint64_t state = g->state_bytes;
     uint64_t snapshot = g->snapshot_bytes;
     if (pool->store == &pool_arena) {
-        window = g->chunk_bytes;
-        block = g->envelope_bytes;
         state = g->state_chunks * g->chunk_bytes + g->state_envelopes * g->envelope_bytes;
-        snapshot = g->snapshot_envelopes * g->envelope_bytes;
-    } else if (pool->store) {
-        snapshot = g->snapshot_envelopes * g->block_bytes;
     }
+    if (pool->store) snapshot = g->snapshot_envelopes * block;
     out->state_bytes = out->requests * state;
     out->window_bytes = out->requests * h->windows * window;
     out->snapshot_bytes = out->requests * h->snapshots * snapshot;
@@ -84,8 +81,8 @@ static uint64_t total_bytes(const kvf_pool *pool) {
     const struct pool_geometry *g = &pool->geometry;
     if (pool->store == &pool_arena) return pool->chunk_count * g->chunk_bytes;
     if (!pool->store) return pool_shared_bytes(pool);
-    return pool->window_count * g->window_bytes + pool->block_count * g->block_bytes +
-           pool->state_count * g->state_bytes;
+    return pool->window_count * pool_window_stride(pool) +
+           pool->block_count * pool_block_stride(pool) + pool->state_count * g->state_bytes;
 }
 
 kvf_status pool_plan(const struct pool_geometry *geometry, const kvf_pool_options *options,

@@ -304,7 +304,8 @@ void pool_publish_checkpoint(kvf_pool *pool, struct pool_sequence *sequence, uin
                              enum pool_kind kind);
 /* First window block that a sequence with `computed` tokens may still read. */
 uint32_t pool_first_window(const kvf_pool *pool, uint32_t computed);
-/* Window blocks that a sequence holds at most between steps: those that a token reads, with slack. */
+/* Window blocks that a sequence holds at most between steps: those that a token reads, with slack.
+ */
 uint32_t pool_reach_blocks(const kvf_pool *pool);
 /* The tables changed from this entry on (see tables.c). */
 void pool_mark_blocks(struct pool_sequence *sequence, uint32_t from);
@@ -315,6 +316,20 @@ int32_t *pool_sequence_token(const kvf_pool *pool, const struct pool_sequence *s
 
 /* The parts of a window's snapshot. */
 void pool_snapshot_ids(const kvf_pool *pool, int32_t window, kvf_snapshot *out);
+
+/*
+ * From one window block or block to the next. Under `static` they lie as in the arena's chunks and
+ * envelopes, so that the manifest's offsets hold; without an arena, and under `shared`, packed.
+ */
+static inline uint64_t pool_window_stride(const kvf_pool *pool) {
+    const struct pool_geometry *g = &pool->geometry;
+    return pool->store && g->chunk_bytes ? g->chunk_bytes : g->window_bytes;
+}
+
+static inline uint64_t pool_block_stride(const kvf_pool *pool) {
+    const struct pool_geometry *g = &pool->geometry;
+    return pool->store && g->envelope_bytes ? g->envelope_bytes : g->block_bytes;
+}
 
 static inline uint32_t pool_blocks_of(const kvf_pool *pool, uint32_t tokens) {
     return tokens / pool->geometry.block + (tokens % pool->geometry.block != 0);

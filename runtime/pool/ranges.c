@@ -113,10 +113,11 @@ static void emit_elastic(const kvf_pool *pool, struct wanted *w, struct sink *si
 
 static void emit_static(const kvf_pool *pool, struct wanted *w, struct sink *sink) {
     const struct pool_geometry *g = &pool->geometry;
+    uint64_t window = pool_window_stride(pool), block = pool_block_stride(pool);
     for (uint32_t i = 0; i < w->window_count; i++)
-        emit(sink, 0, (uint64_t)w->windows[i] * g->window_bytes, g->window_bytes);
+        emit(sink, 0, (uint64_t)w->windows[i] * window, window);
     for (uint32_t i = 0; i < w->block_count; i++)
-        emit(sink, 1, (uint64_t)w->blocks[i] * g->block_bytes, g->block_bytes);
+        emit(sink, 1, (uint64_t)w->blocks[i] * block, block);
     if (w->state >= 0) emit(sink, 2, (uint64_t)w->state * g->state_bytes, g->state_bytes);
 }
 
@@ -259,9 +260,11 @@ kvf_status kvf_pool_ranges(kvf_pool *pool, kvf_copy_kind kind, const int32_t *id
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct wanted w = nothing(pool);
-    if (!count || (id_count && !ids) || kind > KVF_COPY_SNAPSHOT)
-        status = pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: null argument or unknown kind");
-    if (!status) status = want_ids(pool, kind, ids, id_count, &w, error);
+    if (!count || (id_count && !ids) || kind > KVF_COPY_SNAPSHOT) {
+        pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: null argument or unknown kind");
+        return pool_leave(pool, KVF_ERROR_ARGUMENT);
+    }
+    status = want_ids(pool, kind, ids, id_count, &w, error);
     if (!status) status = answer(pool, &w, out, capacity, count, error);
     return pool_leave(pool, status);
 }

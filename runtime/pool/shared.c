@@ -53,9 +53,10 @@ kvf_status pool_shared_count(kvf_pool *pool, uint32_t default_windows, kvf_error
                              g->type[i].name);
     uint64_t windows = o->windows ? o->windows : default_windows;
     uint64_t blocks = o->bytes ? blocks_for(g, o, windows) : o->blocks;
-    if (blocks + o->lent_blocks > INT32_MAX / 2 || windows > INT32_MAX / 2)
+    uint64_t ids = blocks + o->lent_blocks;
+    if (ids > INT32_MAX / 2 || windows > INT32_MAX / 2)
         return pool_fail(error, KVF_ERROR_LIMIT, "%llu blocks: ids are 32 bits",
-                         (unsigned long long)(blocks + o->lent_blocks));
+                         (unsigned long long)ids);
     pool->window_count = (uint32_t)windows;
     pool->block_count = (uint32_t)(blocks ? blocks + o->lent_blocks : 0);
     pool->state_count = o->max_requests;
@@ -392,6 +393,8 @@ bool pool_shared_check(const kvf_pool *pool, kvf_error *error) {
         const struct pool_window *w = &pool->windows[i];
         pins += w->pinned;
         pinned_idle += w->pinned && !w->refs;
+        if (w->pinned && w->block < 0)
+            return pool_broken(error, "window %u is pinned and holds nothing", i);
         if (w->used != sh->slots.window[i].held || w->used != (w->refs || w->pinned))
             return pool_broken(error, "window %u: used %d, held %d, %d references", i, w->used,
                                sh->slots.window[i].held, w->refs);

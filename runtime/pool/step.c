@@ -94,7 +94,8 @@ static bool wants_snapshot(const kvf_pool *pool, const struct pool_sequence *s, 
 
 /* Where a chunk that begins at `computed` and would end at `end` must end at the latest. */
 uint32_t pool_chunk_stop(const kvf_pool *pool, const struct pool_sequence *s, uint32_t end) {
-    if (!pool->snapshots || is_decode(pool, s, end)) return end;
+    /* Without a prefix cache nobody resumes, so a chunk may end anywhere. */
+    if (!pool->snapshots || pool->options.prefix_cache_off || is_decode(pool, s, end)) return end;
     uint32_t tail = tail_of(pool, s), branch = branch_of(pool, s);
     if (tail > s->computed && tail < end) end = tail;
     if (branch > s->computed && branch < end) end = branch;

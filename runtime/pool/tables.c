@@ -53,6 +53,8 @@ static void blank_all(struct kvf_batch *batch) {
     blank(b->state_slot, (size_t)b->state_parts * b->max_requests);
     memset(b->cu_tokens, 0, ((size_t)b->max_requests + 1) * sizeof b->cu_tokens[0]);
     memset(b->write_from, 0, (size_t)b->max_requests * sizeof b->write_from[0]);
+    if (b->window_from)
+        memset(b->window_from, 0, (size_t)b->max_requests * sizeof b->window_from[0]);
     for (uint32_t t = 0; t < batch->tables; t++) blank(b->block_table[t], cells);
     if (b->index_table) blank(b->index_table, cells);
     blank(b->window_table, cells);
@@ -146,6 +148,7 @@ static void clear_row(struct kvf_batch *batch, uint32_t r) {
     for (uint32_t part = 0; part < b->state_parts; part++)
         b->state_slot[(size_t)part * b->max_requests + r] = -1;
     b->write_from[r] = 0;
+    if (b->window_from) b->window_from[r] = 0;
     batch->row[r] = (struct batch_row){0};
 }
 
@@ -157,6 +160,7 @@ static uint32_t fill_row(struct kvf_batch *batch, uint32_t r, kvf_sequence handl
     for (uint32_t part = 0; part < b->state_parts; part++)
         b->state_slot[(size_t)part * b->max_requests + r] = s->state[part];
     b->write_from[r] = (int32_t)(s->matched * batch->pool->geometry.block);
+    if (b->window_from) b->window_from[r] = (int32_t)s->hit;
     for (uint32_t i = 0; i < count; i++) {
         b->batch_id[at + i] = (int32_t)r;
         b->position[at + i] = (int32_t)(s->computed + i);

@@ -16,6 +16,7 @@ static const struct command {
     {"plan", tool_plan, "say how many requests and tokens a memory holds"},
     {"profile", tool_profile, "count what every kernel does, and estimate its time on a chip"},
     {"demo", tool_demo, "serve prompts and decode steps through a state cache, and prove it"},
+    {"decode", tool_decode, "run whole steps on the pool in many ways: all give the same bits"},
 };
 
 #define COMMANDS (sizeof commands / sizeof *commands)

@@ -9,8 +9,8 @@ struct options {
     kvf_driver_kind driver; /* auto */
     uint64_t seed;          /* 1 */
     uint64_t schedules;     /* 0: once, in the order the environment asks for */
-    const char *kernel;     /* only this kernel, or null */
-    const char *type;       /* only this layer type, or null */
+    const char *kernel;     /* only these kernels, with commas between, or null */
+    const char *type;       /* only these layer types likewise */
     const char *target;     /* force this target, or null */
     const char *report;     /* JSON of `kvforge build --report`, or null */
 };

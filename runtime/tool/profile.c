@@ -79,15 +79,16 @@ static void print_table(const json_t *kernels, const struct chip *chip) {
 }
 
 /* Run verify on the bundle with its output thrown away; the executor writes `path` at its end. */
-static int run_counted(char *bundle, const char *path) {
+static int run_counted(char *bundle, char *kernel, const char *path) {
     pid_t child = fork();
     if (child < 0) return -1;
     if (child == 0) {
         char word[] = "verify", driver[] = "--driver", executor[] = "executor";
-        char *arguments[] = {word, driver, executor, bundle, NULL};
+        char only[] = "--kernel";
+        char *arguments[] = {word, driver, executor, bundle, kernel ? only : NULL, kernel, NULL};
         setenv("KVF_EXECUTOR_COUNTERS", path, 1);
         if (!freopen("/dev/null", "w", stdout)) exit(TOOL_FAILED);
-        exit(tool_verify(4, arguments));
+        exit(tool_verify(kernel ? 6 : 4, arguments));
     }
     int status = 0;
     if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
@@ -101,20 +102,23 @@ static int usage(FILE *out, int status) {
                  "options:\n"
                  "  --chip NAME  one of");
     for (int i = 0; i < CHIPS; i++) fprintf(out, " %s", chips[i].name);
-    fprintf(out, " (H100)\n  --json FILE  keep the counters in FILE\n");
+    fprintf(out, " (H100)\n  --kernel NAME,...  only these kernels\n  --json FILE  keep the "
+                 "counters in FILE\n");
     return status;
 }
 
 int tool_profile(int argc, char **argv) {
     const struct chip *chip = find_chip("H100");
     const char *keep = NULL;
-    char *bundle = NULL;
+    char *bundle = NULL, *kernel = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help")) return usage(stdout, TOOL_GOOD);
         if (!strcmp(argv[i], "--chip") && i + 1 < argc)
             chip = find_chip(argv[++i]);
         else if (!strcmp(argv[i], "--json") && i + 1 < argc)
             keep = argv[++i];
+        else if (!strcmp(argv[i], "--kernel") && i + 1 < argc)
+            kernel = argv[++i];
         else if (argv[i][0] != '-' && !bundle)
             bundle = argv[i];
         else
@@ -129,7 +133,7 @@ int tool_profile(int argc, char **argv) {
     }
     if (file >= 0) close(file);
     const char *where = keep ? keep : path;
-    int status = run_counted(bundle, where);
+    int status = run_counted(bundle, kernel, where);
     json_error_t error;
     json_t *kernels = json_load_file(where, 0, &error);
     if (!keep) unlink(path);

@@ -123,8 +123,12 @@ static bool run_one(struct verify *verify, const struct subject *subject) {
     return !verify->broken;
 }
 
+/* Whether a list of names with commas between them, or null for all, holds a name. */
 static bool wanted(const char *filter, const char *name) {
-    return !filter || !strcmp(filter, name);
+    size_t length = strlen(name);
+    for (const char *at = filter; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
+    return !filter;
 }
 
 /* The bundle may hold a kernel once for each target; each is verified once, on what was loaded. */

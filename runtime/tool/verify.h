@@ -63,6 +63,8 @@ bool verify_state_reset(struct verify *verify, const struct subject *subject);
 /* These two with their forms for the indexer: index_tail_append, index_compress. */
 bool verify_tail_append(struct verify *verify, const struct subject *subject);
 bool verify_compress(struct verify *verify, const struct subject *subject);
+/* compress and tail_append together, or the indexer's; run by (index_)compress. */
+bool verify_drafts(struct verify *verify, const struct subject *subject);
 bool verify_workspace_fill(struct verify *verify, const struct subject *subject);
 /* All kernels of window and workspace together; run by workspace_fill. */
 bool verify_history(struct verify *verify, const struct subject *subject);

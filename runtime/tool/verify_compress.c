@@ -291,7 +291,7 @@ bool verify_compress(struct verify *verify, const struct subject *subject) {
         b->stored.format = rules_index_format(&verify->session->rules, subject->info->name);
     bool good = b->stored.format != REF_FORMATS &&
                 call_open(verify->session, subject->info->name, subject->kernel, &b->call) &&
-                make_all(b) && run_all(b);
+                make_all(b) && run_all(b) && verify_drafts(verify, subject);
     free_bench(b);
     return good;
 }

@@ -93,8 +93,8 @@ static void step_clear(struct bench *b, bool workspace) {
 static void step_request(struct bench *b, int32_t slot, int history, uint32_t position,
                          uint32_t count, uint32_t accepted) {
     struct serve_step *step = &b->step;
-    uint32_t request = step->batch.requests, columns = b->serve.table_stride;
-    memcpy(step->table + request * columns, b->table[history], 4 * (size_t)columns);
+    size_t request = step->batch.requests, columns = b->serve.table_stride;
+    memcpy(step->table + request * columns, b->table[history], 4 * columns);
     step->write_from[request] = is_resumed(b, history) ? (int32_t)b->shared : 0;
     for (uint32_t i = 0; i < count; i++) {
         size_t bytes = serve_latent_bytes(&b->serve);
@@ -111,9 +111,9 @@ static void step_request(struct bench *b, int32_t slot, int history, uint32_t po
 /* Padding among the requests; their tables say nothing. */
 static void step_gap(struct bench *b, uint32_t count) {
     struct serve_step *step = &b->step;
-    uint32_t request = step->batch.requests, columns = b->serve.table_stride;
+    size_t request = step->batch.requests, columns = b->serve.table_stride;
     size_t bytes = serve_latent_bytes(&b->serve);
-    memset(step->table + request * columns, 0xff, 4 * (size_t)columns);
+    memset(step->table + request * columns, 0xff, 4 * columns);
     memset(step->latent + step->batch.tokens * bytes, 0, count * bytes);
     step->write_from[request] = 0;
     batch_gap(&step->batch, count);

@@ -57,6 +57,41 @@ function vectors.load(pointer, elements)
   return x
 end
 
+-- A row of f32 in shared memory, put there four elements a thread and read as a spread row. The
+-- halves of its vectors lie apart, shifted by 64 bytes: neither way meets a bank twice.
+function vectors.stage(elements)
+  local count = vectors.count(elements)
+  local apart = count * 4 + 16
+  local buffer = shared(f32, 2 * apart)
+  local staged = {}
+
+  -- Elements 4 i .. 4 i + 3.
+  function staged.store(i, four) buffer:at((i & 1) * apart):at((i >> 1) * 4):store(four) end
+
+  -- The whole row from global memory, by all `threads` of the block; a barrier must follow.
+  function staged.fill(pointer, threads)
+    for first = 0, 2 * count - 1, threads do
+      local i = thread_id() + first
+      local function copy() staged.store(i, pointer:at(i * 4):load(4)) end
+      if 2 * count - first >= threads then copy() else when(i:lt(2 * count), copy) end
+    end
+  end
+
+  function staged.load()
+    local x = {}
+    for step = 0, vectors.steps(elements) - 1 do
+      local v, eight = vectors.clamped(step, count), {}
+      for half = 0, 1 do
+        for _, value in ipairs(buffer:at(v * 4):at(half * apart):load(4)) do eight[#eight + 1] = value end
+      end
+      x[step] = eight
+    end
+    return x
+  end
+
+  return staged
+end
+
 -- Apply `f` to every element.
 function vectors.map(x, f)
   local y = {}

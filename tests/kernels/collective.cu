@@ -74,3 +74,31 @@ extern "C" __global__ void bitonic_sort(unsigned *data) {
         }
     data[blockIdx.x * n + t] = s[t];
 }
+
+/* Lanes of one warp compete for a lock: works only if lanes make progress independently. */
+extern "C" __global__ void spin_lock(int *lock, int *count) {
+    bool done = false;
+    while (!done) {
+        if (atomicCAS(lock, 0, 1) == 0) {
+            __threadfence();
+            *(volatile int *)count = *(volatile int *)count + 1;
+            __threadfence();
+            atomicExch(lock, 0);
+            done = true;
+        }
+    }
+}
+
+/* Every block waits for the next one: works only if blocks that wait make room for others. */
+extern "C" __global__ void wait_for_next(volatile int *flag, int *value) {
+    int b = blockIdx.x, last = gridDim.x - 1, v = 1;
+    if (b != last) {
+        while (flag[b + 1] == 0) {
+        }
+        __threadfence();
+        v = value[b + 1] * 2;
+    }
+    value[b] = v;
+    __threadfence();
+    flag[b] = 1;
+}
