@@ -95,7 +95,7 @@ local function refused(prepare, message, what)
   tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
 end
 
-tap.plan(40)
+tap.plan(35)
 for _, name in ipairs(examples) do reproducible(name) end
 
 if shell.find("ptxas") then
