@@ -153,11 +153,13 @@ packages:
 check: all $(TEST_BIN)
 	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
-# What takes long: the pool's random operations by the hundred million, its interleavings ten deep.
+# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; models
+# in which every two options meet, and specs at the edges of every field.
 .PHONY: test-long
 test-long: check
 	$(BUILD)/tests/pool_fuzz $(or $(OPERATIONS),100000000)
 	$(BUILD)/tests/pool_interleavings 10
+	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' ./tests/matrix.lua ./tests/shapes.lua
 
 .PHONY: test demo
 test: packages
@@ -309,7 +311,7 @@ help:
 	@echo 'make demo        build, generate the kernels of DeepSeek-V4-Flash, run and compare them'
 	@echo 'make test        install what is missing, build, run every test that needs no GPU'
 	@echo 'make check       run the tests without installing anything'
-	@echo 'make test-long   the tests, and the pool'"'"'s long ones: minutes more'
+	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
 	@echo 'make bench       generation beside NVRTC and nvcc, loading, and other speeds: docs/bench.md'
 	@echo 'make asan, tsan  the tests under sanitizers'

@@ -42,8 +42,9 @@ end
 
 -- ---- what ptxas says ----
 
-local function assembles(spec, what)
-  local status, output = kvforge(("build %s -o %s/asm --report %s/report.json"):format(spec, dir, dir))
+local function assembles(spec, what, options)
+  local status, output = kvforge(("build %s -o %s/asm --report %s/report.json %s"):format(spec, dir, dir,
+    options or ""))
   local report = status == 0 and require("kvforge.json").decode(shell.read(dir .. "/report.json"))
   local good, kernels = status == 0 and report.ptxas_error == nil, 0
   for _, k in ipairs(report and report.kernels or {}) do
@@ -95,7 +96,7 @@ local function refused(prepare, message, what)
   tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
 end
 
-tap.plan(35)
+tap.plan(36)
 for _, name in ipairs(examples) do reproducible(name) end
 
 if shell.find("ptxas") then
@@ -103,8 +104,10 @@ if shell.find("ptxas") then
   for _, name in ipairs(examples) do
     assembles(variant(name, '"fp8_ds_mla"', '"bf16"'), name .. " with bf16 rows")
   end
+  assembles("examples/tiny.lua", "tiny for every other target",
+    "--target sm_80 --target sm_89 --target sm_90a --target sm_100a --target sm_120a")
 else
-  tap.skip(6, "no ptxas here")
+  tap.skip(7, "no ptxas here")
 end
 
 local flash = dir .. "/flash"
@@ -147,7 +150,7 @@ tap.ok(status == 1 and output:find("cannot create a directory beside", 1, true),
 -- Without -o it goes to build/NAME, and build is made where it is missing.
 local root = io.popen("pwd"):read("l")
 local program = shell.build:sub(1, 1) == "/" and shell.kvforge or root .. "/" .. shell.kvforge
-status, output = shell.run(("cd %s && %s build %s/examples/tiny.lua"):format(dir, program, root))
+status = shell.run(("cd %s && %s build %s/examples/tiny.lua"):format(dir, program, root))
 tap.ok(status == 0 and shell.exists(dir .. "/build/tiny/manifest.json"), "the default place is build/NAME")
 
 -- ---- shapes that no template can build ----
@@ -166,6 +169,7 @@ status, output = kvforge(("check %s/odd.lua"):format(dir))
 local rule = 'kernel swa_write: head_dim - rope_dim must be a multiple of 16; given head_dim %d, rope_dim 8\n'
 tap.is(status .. output, ('1%s/odd.lua:5: layer type "a": ' .. rule .. '%s/odd.lua:6: layer type "b": ' .. rule)
   :format(dir, 64, dir, 128), "every one is reported, with its line")
+
 -- ---- shapes that no kernel can have: refused, by `check` too where the spec alone shows it ----
 
 local function not_built(path, options, ...)

@@ -388,7 +388,7 @@ end
 import(text, chunkname, flags, judge) -> the spec's text and notes, or nil and errors
 
 flags  name, format, index_format, window_mode, targets, each as its option has it
-judge  judge(M) -> sentences about what cannot be built of a resolved model; nil: nothing is asked
+judge  judge(M, file) -> "file:line: ..." texts about what cannot be built of a model; nil: not asked
 ]]
 return function(text, chunkname, flags, judge)
   local file = chunkname:gsub("^@", "")
@@ -407,9 +407,8 @@ return function(text, chunkname, flags, judge)
   -- What the rules between fields refuse is an error of the config, not of a file nobody wrote.
   local spec = spec_text(got, chosen, file, self.notes)
   local M, errors = load_spec(spec, "@spec")
-  local broken = M and judge and judge(M) or {}
-  if M and #broken == 0 then return spec, self.notes end
-  for i, message in ipairs(errors or {}) do broken[i] = message:gsub("^spec:%d+: ", "") end
-  for i, message in ipairs(broken) do broken[i] = ("%s: %s"):format(file, message) end
-  return nil, broken
+  if M then errors = judge and judge(M, "spec") or {} end
+  if #errors == 0 then return spec, self.notes end
+  for i, message in ipairs(errors) do errors[i] = message:gsub("^spec:%d+:", file .. ":") end
+  return nil, errors
 end

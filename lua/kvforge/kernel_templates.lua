@@ -65,6 +65,6 @@ function templates.broken(list, M, file)
 end
 
 -- The same for whoever has no templates at hand.
-function templates.judge(M) return templates.broken(templates.load(), M) end
+function templates.judge(M, file) return templates.broken(templates.load(), M, file) end
 
 return templates
