@@ -66,7 +66,7 @@ static void show_run(const struct decode_run *run) {
 
 /* ---- the runs ---- */
 
-/* Chunks that the longest text alone holds when it has been computed; computing takes more. */
+/* Chunks that the longest text alone needs. */
 static uint32_t least_chunks(const struct decode *decode) {
     kvf_pool_options options = {
         .policy = KVF_POLICY_ELASTIC, .max_requests = DECODE_LIVE, .max_tokens = decode->longest};
@@ -81,7 +81,7 @@ static uint32_t least_chunks(const struct decode *decode) {
 
 bool decode_serve_elastic(struct decode *decode, bool roomy, bool permute, struct decode_run *out) {
     struct step_options options = {
-        .pool = {.policy = KVF_POLICY_ELASTIC, .chunks = least_chunks(decode) + (roomy ? 6 : 2)},
+        .pool = {.policy = KVF_POLICY_ELASTIC, .chunks = least_chunks(decode) + (roomy ? 4 : 0)},
         .permute = permute};
     return decode_serve(decode, &options, out);
 }

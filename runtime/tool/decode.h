@@ -94,7 +94,7 @@ uint64_t decode_compare(const struct decode *decode, const struct step *step, ui
 bool decode_serve(struct decode *decode, const struct step_options *options,
                   struct decode_run *out);
 
-/* On the arena: a little more than the longest text needs, or `roomy`: hardly a preemption. */
+/* On the arena: what the longest text needs alone, or `roomy`: hardly a preemption. */
 bool decode_serve_elastic(struct decode *decode, bool roomy, bool permute, struct decode_run *out);
 
 /*
