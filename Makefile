@@ -291,7 +291,8 @@ $(BUILD)/fuzzers/executor_%: tests/fuzz/executor_%.c $(EXECUTOR_OBJ)
 $(BUILD)/fuzzers/gen_%: tests/fuzz/gen_%.c $(GEN_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -Igen $(LLVM_CFLAGS) $(LUA_CFLAGS) -c $< -o $@.o
-	$(CXX) $(LDFLAGS) -o $@ $@.o $(FUZZ_MAIN) $(filter-out %/gen/main.o,$(GEN_OBJ)) $(LLVM_LIBS) $(LUA_LIBS) -lmd -ldl -lm
+	$(if $(filter %.c,$(FUZZ_MAIN)),$(CC) $(BASE) $(CFLAGS) -c $(FUZZ_MAIN) -o $@.main.o)
+	$(CXX) $(LDFLAGS) -o $@ $@.o $(patsubst %.c,$@.main.o,$(FUZZ_MAIN)) $(filter-out %/gen/main.o,$(GEN_OBJ)) $(LLVM_LIBS) $(LUA_LIBS) -lmd -ldl -lm
 
 $(BUILD)/fuzzers/runtime_%: tests/fuzz/runtime_%.c $(LIB_A)
 	@mkdir -p $(@D)

@@ -139,7 +139,7 @@ static void sizes(void) {
         kvf_pool *pool = open_pool(KVF_POLICY_ELASTIC, blocks, 16, false);
         double hot = blocks_ns(pool, 500, 2000);
         double cold = blocks_ns(pool, blocks - blocks / 10, blocks > 100000 ? 1 : 100);
-        if (!first) first = hot;
+        if (first <= 0) first = hot;
         printf("%9u  %6.1f (%.0f)  %.2f times the smallest | %6.1f (%.0f)\n", blocks, hot,
                1e3 / hot, hot / first, cold, 1e3 / cold);
         kvf_pool_destroy(pool);

@@ -49,11 +49,11 @@ static bool parse(int argc, char **argv, struct arguments *a) {
             else if (!strcmp(name, "--policy"))
                 a->policy = value;
             else if (!strcmp(name, "--memory"))
-                a->memory = atof(value);
+                a->memory = strtod(value, NULL);
             else if (!strcmp(name, "--windows"))
-                a->windows = atof(value);
+                a->windows = strtod(value, NULL);
             else if (!strcmp(name, "--requests"))
-                a->requests = (uint32_t)atoi(value);
+                a->requests = (uint32_t)strtoul(value, NULL, 10);
             else if (!strcmp(name, "--seed"))
                 a->seed = strtoull(value, NULL, 10);
             else

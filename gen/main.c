@@ -135,7 +135,12 @@ static int command_import(const struct command_line *c) {
         lua_pushlstring(L, text, bytes);
         lua_pushstring(L, c->build.spec);
         push_import_flags(L, c);
-        failed = host_call(L, 3, 2);
+        failed = host_require(L, "kvforge.kernel_templates");
+    }
+    if (!failed) {
+        lua_getfield(L, -1, "judge");
+        lua_remove(L, -2);
+        failed = host_call(L, 4, 2);
     }
     int status = EXIT_INTERNAL;
     if (failed) {

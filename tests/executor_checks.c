@@ -41,7 +41,7 @@ static CUresult run(const char *name, const char *suffix, unsigned blocks, unsig
 
 /* Whether the report has a finding of this kernel whose first line contains the text. */
 static bool reported(const char *kernel, const char *text) {
-    char *report = tools_read("build/executor_checks.report"), place[100];
+    char *report = tools_read(tools_path("executor_checks.report")), place[100];
     bool found = false;
     snprintf(place, sizeof place, "\n  kernel %s_bad, line ", kernel);
     for (char *at = report ? strstr(report, place) : NULL; at; at = strstr(at + 1, place)) {
@@ -66,8 +66,8 @@ static void check_fault(const struct fault *f) {
 
 int main(void) {
     tap_plan(5 * FAULTS + 2 + 2 + 4);
-    remove("build/executor_checks.report");
-    setenv("KVF_EXECUTOR_REPORT", "build/executor_checks.report", 1);
+    remove(tools_path("executor_checks.report"));
+    setenv("KVF_EXECUTOR_REPORT", tools_path("executor_checks.report"), 1);
     setenv("KVF_EXECUTOR_STEPS", "100000", 1);
     tools_start();
     module = tools_load_file("tests/kernels/faults.ptx");
@@ -89,7 +89,7 @@ int main(void) {
        "an endless loop ends at the step limit");
     contains(kvfExecutorLastFinding(), "KVF_EXECUTOR_STEPS", "which the finding names");
 
-    char *report = tools_read("build/executor_checks.report");
+    char *report = tools_read(tools_path("executor_checks.report"));
     contains(report, "kernel shared_race_bad, line ", "the report has the kernel and line");
     contains(report, "ld.shared", "the instruction");
     contains(report, "st.shared", "the other access of the race");

@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
         return tap_done();
     }
     tap_plan(11 + 3 * 5 + 1 + 2);
-    setenv("KVF_EXECUTOR_COUNTERS", "build/executor_counters.json", 1);
+    setenv("KVF_EXECUTOR_COUNTERS", tools_path("executor_counters.json"), 1);
     tools_start();
     check_vector_add();
     check_conflicts(1, 0, 4);

@@ -61,6 +61,9 @@ static void refuse_all(void) {
     refuse("a module that just ends", KERNEL, "not closed");
     refuse("a label twice", KERNEL "a:\na:\nret;\n}\n", "twice");
     refuse("a function twice", HEADER ".entry k()\n{\nret;\n}\n.entry k()\n{\nret;\n}\n", "twice");
+    refuse("a function that is somewhere else",
+           HEADER ".extern .func g();\n.entry k()\n{\ncall g, ();\nret;\n}\n",
+           "'g' is not defined");
     refuse("a branch out of its scope", KERNEL "bra x;\n{\nx:\nret;\n}\n}\n", "not defined");
     refuse("parameters without end", repeat(HEADER ".entry k(", ".param .b8 x[9000],\n", 9, ")\n"),
            "parameters");
@@ -114,7 +117,7 @@ static void run_all(void) {
 }
 
 int main(void) {
-    tap_plan(21 + 12);
+    tap_plan(22 + 12);
     setenv("KVF_EXECUTOR_STEPS", "100000", 1);
     tools_start();
     refuse_all();

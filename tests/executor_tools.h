@@ -50,6 +50,14 @@ static inline char *tools_read(const char *path) {
     return text;
 }
 
+/* A file in the build folder. */
+static inline const char *tools_path(const char *name) {
+    static char path[300];
+    const char *build = getenv("KVF_BUILD");
+    snprintf(path, sizeof path, "%s/%s", build ? build : "build", name);
+    return path;
+}
+
 static char tools_log[2048];
 
 /* Load PTX text; null when it is refused, with the reason in tools_log. */

@@ -12,7 +12,7 @@ local function kvforge(arguments) return shell.run(shell.kvforge .. " " .. argum
 local function info(path) return shell.run(shell.kvforge_run .. " info " .. path) end
 local function expect(good, output, name) if not tap.ok(good, name) then tap.note(output) end end
 
-tap.plan(28)
+tap.plan(29)
 
 -- ---- the header and the embedded bundle, in C and C++ ----
 
@@ -92,6 +92,12 @@ shell.write(dir .. "/bad.json", '{ "model_type": "deepseek_v4", "head_dim": 320 
 status, output = kvforge(("import %s/bad.json -o %s/bad.lua"):format(dir, dir))
 expect(status == 1 and output:find("bad.json", 1, true) and not shell.exists(dir .. "/bad.lua"), output,
   "a config that cannot be taken over is refused, and nothing is written")
+shell.write(dir .. "/odd.json", (shell.read("tests/data/deepseek-small.config.json"):gsub(
+  '"index_n_heads": 4', '"index_n_heads": 2')))
+status, output = kvforge(("import %s/odd.json -o %s/odd.lua"):format(dir, dir))
+expect(status == 1 and output:find("odd.json: layer type \"csa\": kernel indexer_query: the indexer's heads "
+  .. "must be a multiple of 4", 1, true) and not shell.exists(dir .. "/odd.lua"), output,
+  "so is one whose shapes no kernel has")
 status, output = kvforge(("import tests/data/deepseek-small.config.json -o %s/no/such/spec.lua"):format(dir))
 expect(status == 1 and output:find("cannot create a file beside", 1, true), output,
   "a place that cannot be written")

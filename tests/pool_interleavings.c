@@ -242,12 +242,12 @@ static bool explore(const struct setting *setting, enum action *path, uint32_t l
 int main(int argc, char **argv) {
     const char *sanitize = getenv("KVF_SANITIZE"); /* sanitizers make opening a pool slow */
     uint32_t usual = sanitize && *sanitize ? 6 : 8;
-    uint32_t depth = argc > 1 ? (uint32_t)atoi(argv[1]) : usual,
+    uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : usual,
              count = sizeof settings / sizeof settings[0];
     if (depth > 30) depth = 30;
     tap_plan((int)count);
     for (uint32_t i = 0; i < count; i++) {
-        enum action path[32];
+        enum action path[32] = {ADMIT_A};
         memset(seen, 0, sizeof seen);
         paths = states = 0;
         bool good = explore(&settings[i], path, 0, depth);

@@ -136,7 +136,7 @@ static bool find_layer(uint32_t *layer, kvf_type_info *type) {
 
 int main(void) {
     char path[4400];
-    snprintf(path, sizeof path, "%s", test_beside("../deepseek-v4-flash"));
+    snprintf(path, sizeof path, "%s", test_beside("../deepseek-v4-flash-ring"));
     if (access(path, R_OK) != 0) tap_skip_all("no bundle has been built");
     if (kvf_driver_open(KVF_DRIVER_EXECUTOR, NULL, &driver, &error) != KVF_OK)
         tap_skip_all("no executor has been built");

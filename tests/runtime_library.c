@@ -540,7 +540,7 @@ static double milliseconds(void) {
  * as it compiles nothing, the time is the library's own.
  */
 static void test_real_bundle(void) {
-    const char *directory = test_beside("../deepseek-v4-flash");
+    const char *directory = test_beside("../deepseek-v4-flash-ring");
     if (access(directory, R_OK) != 0) {
         tap_skip(2, "no bundle has been built");
         return;
@@ -550,7 +550,7 @@ static void test_real_bundle(void) {
     kvf_status status = KVF_OK;
     for (int i = 0; i < 5 && status == KVF_OK; i++) {
         char path[4400];
-        snprintf(path, sizeof path, "%s", test_beside("../deepseek-v4-flash"));
+        snprintf(path, sizeof path, "%s", test_beside("../deepseek-v4-flash-ring"));
         l = (struct loaded){0};
         fake = fake_reset();
         double start = milliseconds();

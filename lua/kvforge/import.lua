@@ -384,7 +384,13 @@ function importer:errors()
   return texts
 end
 
-return function(text, chunkname, flags)
+--[[
+import(text, chunkname, flags, judge) -> the spec's text and notes, or nil and errors
+
+flags  name, format, index_format, window_mode, targets, each as its option has it
+judge  judge(M) -> sentences about what cannot be built of a resolved model; nil: nothing is asked
+]]
+return function(text, chunkname, flags, judge)
   local file = chunkname:gsub("^@", "")
   local config, lines = json.decode(text)
   if config == nil then return nil, { ("%s: %s"):format(file, lines) } end
@@ -401,7 +407,9 @@ return function(text, chunkname, flags)
   -- What the rules between fields refuse is an error of the config, not of a file nobody wrote.
   local spec = spec_text(got, chosen, file, self.notes)
   local M, errors = load_spec(spec, "@spec")
-  if M then return spec, self.notes end
-  for i, message in ipairs(errors) do errors[i] = message:gsub("^spec:%d+:", file .. ":") end
-  return nil, errors
+  local broken = M and judge and judge(M) or {}
+  if M and #broken == 0 then return spec, self.notes end
+  for i, message in ipairs(errors or {}) do broken[i] = message:gsub("^spec:%d+: ", "") end
+  for i, message in ipairs(broken) do broken[i] = ("%s: %s"):format(file, message) end
+  return nil, broken
 end

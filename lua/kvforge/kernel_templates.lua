@@ -64,4 +64,7 @@ function templates.broken(list, M, file)
   return broken
 end
 
+-- The same for whoever has no templates at hand.
+function templates.judge(M) return templates.broken(templates.load(), M) end
+
 return templates

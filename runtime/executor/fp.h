@@ -14,7 +14,6 @@
 #include "ptx.h"
 
 #define F32_NAN 0x7fffffffu
-#define F64_NAN 0x7fffffffffffffffu /* any quiet NaN of the chip */
 
 static inline uint32_t f32_bits(float x) {
     uint32_t u;

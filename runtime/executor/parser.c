@@ -281,6 +281,8 @@ static void bind_functions(struct parser *p) {
 static void check_complete(struct parser *p) {
     for (const struct function *f = p->module->functions; f; f = f->next) {
         if (f->entry && !f->defined) parse_fail(p, f->line, "kernel '%s' has no body", f->name);
+        if (!f->entry && !f->defined)
+            parse_fail(p, f->line, "external function '%s' is not defined", f->name);
     }
     for (const struct variable *v = p->module->variables; v; v = v->next)
         if (v->external && v->space != SPACE_SHARED)

@@ -154,7 +154,7 @@ static struct pool_type flash_type(const char *name, uint32_t ratio, uint32_t la
                           .footers = true};
     snprintf(t.name, sizeof t.name, "%s", name);
     t.plane_row_bytes[0] = 584;
-    t.window_page_bytes = round_up(128 * 584, 576);
+    t.window_page_bytes = round_up(UINT64_C(128) * 584, 576);
     t.block_page_bytes = ratio ? round_up(t.k * UINT64_C(584), 576) : 0;
     return t;
 }
@@ -163,11 +163,11 @@ void pool_geometry_flash(struct pool_geometry *g) {
     *g = (struct pool_geometry){
         .block = 128, .window = 128, .max_positions = 1048576, .checkpoint = 512, .types = 3};
     g->type[0] = flash_type("csa", 4, 21);
-    g->type[0].index_page_bytes = round_up(32 * 132, 576);
-    g->type[0].state_bytes = 8 * 2 * (512 + 128) * 2 * 2;
-    g->type[0].snapshot_bytes = 4 * (512 + 128) * 2 * 4;
+    g->type[0].index_page_bytes = round_up(UINT64_C(32) * 132, 576);
+    g->type[0].state_bytes = UINT64_C(8) * 2 * (512 + 128) * 2 * 2;
+    g->type[0].snapshot_bytes = UINT64_C(4) * (512 + 128) * 2 * 4;
     g->type[1] = flash_type("hca", 128, 20);
-    g->type[1].state_bytes = 128 * 512 * 2 * 2;
+    g->type[1].state_bytes = UINT64_C(128) * 512 * 2 * 2;
     g->type[2] = flash_type("swa", 0, 2);
     kvf_error error;
     pool_geometry_derive(g, 576, &error);

@@ -20,19 +20,21 @@ static struct holding holding_of(const kvf_pool *pool, uint32_t tokens) {
     return h;
 }
 
-/* Do `requests` of them fit? */
+/* Do `requests` of them fit, and the windows that one chunk of one of them makes besides? */
 static bool fits(const kvf_pool *pool, const struct holding *h, uint64_t requests) {
     const struct pool_geometry *g = &pool->geometry;
+    uint64_t windows = requests ? (requests + 1) * h->windows : 0;
+    uint64_t snapshots =
+        requests && pool->store ? (requests + 1) * h->snapshots * g->snapshot_envelopes : 0;
+    uint64_t envelopes = requests * h->blocks + snapshots;
     if (pool->store == &pool_arena) {
-        uint64_t chunks = h->windows + g->state_chunks;
-        uint64_t envelopes = h->blocks + h->snapshots * g->snapshot_envelopes + g->state_envelopes;
-        return requests * chunks + (requests * envelopes + g->per_chunk - 1) / g->per_chunk <=
+        envelopes += requests * g->state_envelopes;
+        return windows + requests * g->state_chunks +
+                   (envelopes + g->per_chunk - 1) / g->per_chunk <=
                pool->chunk_count;
     }
-    if (requests > pool->state_count || requests * h->windows > pool->window_count) return false;
-    uint64_t blocks = h->blocks;
-    if (pool->store) blocks += h->snapshots * g->snapshot_envelopes;
-    return requests * blocks <= pool->block_count;
+    return requests <= pool->state_count && windows <= pool->window_count &&
+           envelopes <= pool->block_count;
 }
 
 static uint64_t most_requests(const kvf_pool *pool, const struct holding *h) {

@@ -53,7 +53,8 @@ static uint32_t branch_of(const kvf_pool *pool, const struct pool_sequence *s) {
  */
 static bool is_checkpoint(const kvf_pool *pool, const struct pool_sequence *s, uint32_t position,
                           uint32_t end) {
-    if (pool->options.trailing || !position || position <= s->hit) return false;
+    if (pool->options.trailing || pool->options.prefix_cache_off) return false;
+    if (!position || position <= s->hit) return false;
     if (pool->snapshots && position != end) return false;
     return position % pool->geometry.checkpoint == 0 || position == branch_of(pool, s) ||
            position == prompt_end(pool, s);

@@ -1,0 +1,1 @@
+../../../../examples/deepseek-v4-flash.lua
