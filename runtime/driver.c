@@ -1,9 +1,9 @@
 /*
  * Opening a driver. This is the only file of the library that calls dlopen.
  *
- * The opened library is closed again when it turns out to be unusable; once cuInit has succeeded it
- * stays mapped for the life of the process, because a CUDA driver has threads and exit handlers of
- * its own that must not lose their code.
+ * The opened library is closed again when it does not start. Once cuInit has succeeded it stays
+ * mapped for the life of the process, even one that is then found too old, because a CUDA driver
+ * has threads and exit handlers of its own that must not lose their code.
  */
 #include "driver.h"
 
@@ -84,7 +84,8 @@ static kvf_status check_started(struct kvf_driver *driver, const char *asked, kv
                          asked);
     const char *call = "cuInit";
     CUresult code = driver->cuInit(0);
-    if (code == CUDA_SUCCESS) {
+    driver->started = code == CUDA_SUCCESS;
+    if (driver->started) {
         call = "cuDriverGetVersion";
         code = driver->cuDriverGetVersion(&driver->version);
     }
@@ -132,7 +133,8 @@ static kvf_status open_file(kvf_driver_kind kind, const char *file, kvf_driver *
     }
     kvf_status status = start_driver(driver, file, error);
     if (status != KVF_OK) {
-        dlclose(driver->handle);
+        if (!driver->started) dlclose(driver->handle);
+        free(driver->path);
         free(driver);
         return status;
     }

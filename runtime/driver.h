@@ -101,6 +101,7 @@ struct kvf_driver {
     int version; /* 13000: 13.0 */
     char *path;  /* the file that was opened */
     void *handle;
+    bool started; /* cuInit succeeded */
 };
 
 /* A symbol of the opened library that is not in the table (the executor's extras), or null. */

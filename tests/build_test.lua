@@ -67,16 +67,16 @@ local function accesses(text)
   return count
 end
 
-local function wide(ptx, entry)
+-- Latent, norm weight, RoPE table: read-only loads; nope and rope fields: vector stores. The rest of
+-- swa_write's accesses are narrow: batch_id, position, and in a ring cu_tokens, state_slot, the inverse
+-- scale, position and head; in pages write_from, window_table, scale bytes (of two steps) and the pad.
+local ring = { ["ld.global.u32"] = 4, ["st.global.u32"] = 2, ["st.global.f32"] = 1 }
+local paged = { ["ld.global.u32"] = 4, ["st.global.u8"] = 3 }
+
+local function wide(ptx, entry, narrow)
   local count, good = accesses(kernel_text(ptx, entry)), true
-  -- Latent, norm weight, RoPE table: read-only loads; nope and rope fields: vector stores. The
-  -- rest are single 32-bit words: batch_id, position, cu_tokens, state_slot; inverse scale,
-  -- position, head.
   for name, n in pairs(count) do
-    local narrow = name == "ld.global.u32" and n == 4 or name == "st.global.u32" and n == 2
-      or name == "st.global.f32" and n == 1
-    local vector = name:find("%.v4%.[ufb]32$") ~= nil
-    good = good and (narrow or vector)
+    good = good and (narrow[name] == n or name:find("%.v4%.[ufb]32$") ~= nil)
   end
   good = good and count["ld.global.nc.v4.u32"] == 2 and count["st.global.v4.u32"] == 1
     and count["st.global.v4.b32"] == 1
@@ -96,7 +96,7 @@ local function refused(prepare, message, what)
   tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
 end
 
-tap.plan(33)
+tap.plan(36)
 for _, name in ipairs(examples) do reproducible(name) end
 
 if shell.find("ptxas") then
@@ -111,9 +111,13 @@ else
 end
 
 local flash = dir .. "/flash"
-kvforge(("build examples/deepseek-v4-flash-ring.lua -o %s"):format(flash))
-for _, type_name in ipairs { "csa", "hca", "swa" } do
-  wide(shell.read(("%s/%s.sm_90.ptx"):format(flash, type_name)), ("kvf_%s_swa_write"):format(type_name))
+for _, example in ipairs { { "deepseek-v4-flash", paged }, { "deepseek-v4-flash-ring", ring } } do
+  local name, narrow = table.unpack(example)
+  kvforge(("build examples/%s.lua -o %s"):format(name, flash))
+  for _, type_name in ipairs { "csa", "hca", "swa" } do
+    wide(shell.read(("%s/%s.sm_90.ptx"):format(flash, type_name)), ("kvf_%s_swa_write"):format(type_name),
+      narrow)
+  end
 end
 local ptx = shell.read(flash .. "/swa.sm_90.ptx")
 tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true),

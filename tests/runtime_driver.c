@@ -1,6 +1,7 @@
 /* Opening a driver: every way there is none, or not enough of one; finding the executor. */
 #include "driver.h"
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 
 #include "fake/test_bundle.h"
@@ -258,9 +259,37 @@ static void test_places(void) {
     shell("rm -rf %s", dir);
 }
 
+/* Whether a driver that is refused stays mapped, which it must once cuInit has succeeded. */
+static bool stays_mapped(const char *file, int init_result, const char *missing, kvf_status want) {
+    kvf_driver *driver = NULL;
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL), *found, *after;
+    fake_cuda_state_fn get;
+    if (!handle) exit(2);
+    found = dlsym(handle, "fake_cuda_state");
+    memcpy(&get, &found, sizeof get);
+    get()->init_result = init_result;
+    get()->missing = missing;
+    is(kvf_driver_open(KVF_DRIVER_CUDA, file, &driver, &error), want, "a driver is refused");
+    dlclose(handle);
+    after = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
+    if (after) dlclose(after);
+    return after != NULL;
+}
+
+static void test_mapped(void) {
+    char dir[64] = "/tmp/kvforge-test-XXXXXX", file[128];
+    if (!mkdtemp(dir)) exit(2);
+    snprintf(file, sizeof file, "%s/libcuda.so.1", dir); /* a copy: nothing else has it open */
+    shell("cp %s %s", fake_path(), file);
+    ok(!stays_mapped(file, 999, NULL, KVF_ERROR_NO_DRIVER), "one that does not start is closed");
+    ok(stays_mapped(file, 0, "cuLaunchKernel", KVF_ERROR_OLD_DRIVER),
+       "one that has started stays mapped");
+    shell("rm -rf %s", dir);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) return say_what_opens(argv[1]);
-    tap_plan(76);
+    tap_plan(80);
     test_good();
     test_none();
     test_stub();
@@ -269,5 +298,6 @@ int main(int argc, char **argv) {
     test_old();
     test_errors();
     test_places();
+    test_mapped();
     return tap_done();
 }

@@ -94,8 +94,8 @@ uint64_t decode_compare(const struct decode *decode, const struct step *step, ui
 bool decode_serve(struct decode *decode, const struct step_options *options,
                   struct decode_run *out);
 
-/* The run in tight memory that the table begins with. */
-bool decode_serve_tight(struct decode *decode, bool permute, struct decode_run *out);
+/* On the arena: what the longest text needs alone, or `roomy`: hardly a preemption. */
+bool decode_serve_elastic(struct decode *decode, bool roomy, bool permute, struct decode_run *out);
 
 /*
  * A process that waits for the store and then serves under another schedule of the executor. It

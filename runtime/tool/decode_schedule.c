@@ -19,7 +19,7 @@ static bool serve(const struct options *options, const char *seed, FILE *store, 
     setenv("KVF_EXECUTOR_SEED", seed, 1);
     rewind(store);
     bool good = session_open(options, &session) && decode_texts(&decode, options->seed) &&
-                decode_read(&decode, store) && decode_serve_tight(&decode, false, run);
+                decode_read(&decode, store) && decode_serve_elastic(&decode, true, false, run);
     session_close(&session);
     decode_free(&decode);
     return good;
