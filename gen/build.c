@@ -183,7 +183,7 @@ static int check_shared(struct build *b, const struct ir_module *m) {
                     (unsigned long long)MAX_STATIC_SHARED);
     if (m->shared_bytes + dynamic > m->target->max_shared)
         return fail(b, EXIT_BAD_SPEC, "kernel %s: needs %llu bytes of shared memory; allowed %u",
-                    m->kernel_name, (unsigned long long)(m->shared_bytes + dynamic),
+                    m->kernel_name, (unsigned long long)m->shared_bytes + dynamic,
                     m->target->max_shared);
     return 0;
 }
@@ -285,9 +285,9 @@ static int add_cubin(struct build *b, int module, const struct target *target, c
     char *cubin = ptxas_cubin(b->ptxas, target->name, ptx, &bytes, error, sizeof error);
     if (!cubin) return fail(b, EXIT_INTERNAL, "ptxas: %s", error);
     lua_getfield(L, module, "file");
-    snprintf(file, sizeof file, "%s", lua_tostring(L, -1));
+    const char *name = lua_tostring(L, -1);
+    snprintf(file, sizeof file, "%.*s.cubin", (int)(strrchr(name, '.') - name), name);
     lua_pop(L, 1);
-    strcpy(strrchr(file, '.'), ".cubin");
     lua_newtable(L);
     lua_pushstring(L, file);
     lua_setfield(L, -2, "file");

@@ -129,8 +129,9 @@ static void remove_directory(const char *path) {
     DIR *list = opendir(path);
     struct dirent *e;
     if (!list) return;
-    while ((e = readdir(list)))
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(dirfd(list), e->d_name, 0);
+    int fd = dirfd(list);
+    while (fd >= 0 && (e = readdir(list)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) unlinkat(fd, e->d_name, 0);
     closedir(list);
     rmdir(path);
 }

@@ -98,7 +98,7 @@ static int l_pack(lua_State *L) {
         LLVMTypeRef part = LLVMIntTypeInContext(m->context, 8 * bytes);
         LLVMValueRef bits = LLVMBuildBitCast(m->builder, v.ref, part, "");
         bits = LLVMBuildZExt(m->builder, bits, whole, "");
-        LLVMValueRef by = LLVMConstInt(whole, 8 * bytes * (unsigned)i, 0);
+        LLVMValueRef by = LLVMConstInt(whole, 8ull * bytes * (unsigned)i, 0);
         bits = LLVMBuildShl(m->builder, bits, by, "");
         packed = packed ? LLVMBuildOr(m->builder, packed, bits, "") : bits;
         if (v.level > level) level = v.level;
@@ -124,7 +124,7 @@ static int l_unpack(lua_State *L) {
     LLVMValueRef bits = LLVMBuildBitCast(m->builder, v.ref, whole, "");
     lua_createtable(L, (int)count, 0);
     for (unsigned i = 0; i < count; i++) {
-        LLVMValueRef by = LLVMConstInt(whole, 8 * bytes * i, 0);
+        LLVMValueRef by = LLVMConstInt(whole, 8ull * bytes * i, 0);
         LLVMValueRef low =
             LLVMBuildTrunc(m->builder, LLVMBuildLShr(m->builder, bits, by, ""), part, "");
         LLVMTypeRef type = ir_llvm_type(m, to, IR_GENERIC);

@@ -181,7 +181,10 @@ bool ir_scope_open(const struct ir_module *m, uint32_t scope) {
 struct ir_value *ir_check(lua_State *L, int arg) {
     struct ir_value *v = ir_test(L, arg);
     struct ir_module *m = ir_current(L);
-    if (!v) ir_error(L, "a value is expected, this is a %s", luaL_typename(L, arg));
+    if (!v) {
+        ir_error(L, "a value is expected, this is a %s", luaL_typename(L, arg));
+        return NULL; /* never: an error does not return */
+    }
     if (v->kernel != m->kernel) ir_error(L, "this value belongs to another kernel");
     if (!ir_scope_open(m, v->scope))
         ir_error(L, "this value was made inside a branch or loop that has ended");

@@ -24,7 +24,9 @@ struct host {
 };
 
 static struct host *host_of(lua_State *L) {
-    return *(struct host **)lua_getextraspace(L);
+    struct host *h;
+    memcpy(&h, lua_getextraspace(L), sizeof h);
+    return h;
 }
 
 /* ---- memory ---- */
@@ -105,7 +107,7 @@ static int l_require(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, LOADED);
     if (lua_getfield(L, -1, name) != LUA_TNIL) return 1;
     lua_pop(L, 1);
-    if (strncmp(name, "kvforge.", 8) || strchr(name + 8, '/'))
+    if (strncmp(name, "kvforge.", 8) != 0 || strchr(name + 8, '/'))
         return luaL_error(L, "there is no module '%s'", name);
     if (!push_source(L, host_of(L)->options->lua_dir, name + 8, name))
         return luaL_error(L, "there is no module '%s'", name);
@@ -150,7 +152,10 @@ static size_t listed_templates(lua_State *L, const char *dir, char **names) {
     DIR *d = opendir(dir);
     size_t count = 0;
     struct dirent *e;
-    if (!d) luaL_error(L, "cannot read %s: %s", dir, strerror(errno));
+    if (!d) {
+        luaL_error(L, "cannot read %s: %s", dir, strerror(errno));
+        return 0; /* never: an error does not return */
+    }
     while ((e = readdir(d)) && count < MAX_TEMPLATES) {
         size_t length = strlen(e->d_name);
         if (length > 4 && e->d_name[0] != '.' && !strcmp(e->d_name + length - 4, ".lua"))
@@ -163,7 +168,7 @@ static size_t listed_templates(lua_State *L, const char *dir, char **names) {
 static size_t embedded_templates(char **names) {
     size_t count = 0;
     for (const struct embedded_file *f = embedded_files; f->module && count < MAX_TEMPLATES; f++)
-        if (!strncmp(f->module, "templates.", 10) && strncmp(f->module, "templates.lib.", 14))
+        if (!strncmp(f->module, "templates.", 10) && strncmp(f->module, "templates.lib.", 14) != 0)
             names[count++] = strdup(f->module + 10);
     return count;
 }
@@ -241,7 +246,7 @@ lua_State *host_open(const struct host_options *options) {
         free(h);
         return NULL;
     }
-    *(struct host **)lua_getextraspace(L) = h;
+    memcpy(lua_getextraspace(L), &h, sizeof h);
     lua_atpanic(L, give_up);
     lua_gc(L, LUA_GCGEN, 0, 0);
     lua_pushcfunction(L, open_libraries);

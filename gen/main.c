@@ -159,7 +159,7 @@ static int command_help(const struct command_line *c) {
         fputs(usage_text, stdout);
         return EXIT_GOOD;
     }
-    if (strcmp(c->build.spec, "spec")) return usage_error("no help for", c->build.spec);
+    if (strcmp(c->build.spec, "spec") != 0) return usage_error("no help for", c->build.spec);
     lua_State *L = host_open(&c->build.host);
     if (!L) return EXIT_INTERNAL;
     int failed = host_require(L, "kvforge.help") || host_call(L, 0, 1);
@@ -219,7 +219,7 @@ static int read_option(struct command_line *c, int option) {
         c->build.targets[c->build.n_targets++] = optarg;
         return 0;
     case OPTION_KEEP:
-        if (strcmp(optarg, "ir")) return usage_error("cannot keep", optarg);
+        if (strcmp(optarg, "ir") != 0) return usage_error("cannot keep", optarg);
         c->build.keep_ir = true;
         return 0;
     case OPTION_REPORT: c->build.report = optarg; return 0;
@@ -270,7 +270,7 @@ int main(int argc, char **argv) {
     if (optind < argc) c.build.spec = argv[optind++];
     if (optind < argc) return usage_error("too many arguments:", argv[optind]);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(commands[i].name, name)) continue;
+        if (strcmp(commands[i].name, name) != 0) continue;
         if (commands[i].needs_spec && !c.build.spec) return usage_error("a spec is missing", "");
         return commands[i].run(&c);
     }

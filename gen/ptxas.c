@@ -98,8 +98,10 @@ static void read_messages(lua_State *L, char *text) {
         } else if ((at = strstr(line, "Function properties for "))) {
             sscanf(at + 24, "%255s", entry);
         } else if (strstr(line, "bytes stack frame")) {
-            sscanf(line, " %ld bytes stack frame, %ld bytes spill stores, %ld bytes spill loads",
-                   &stack, &stores, &loads);
+            char *number = line;
+            stack = strtol(number, &number, 10);
+            stores = strtol(number + strcspn(number, "0123456789"), &number, 10);
+            loads = strtol(number + strcspn(number, "0123456789"), &number, 10);
         } else if ((at = strstr(line, "Used ")) && *entry) {
             lua_newtable(L);
             set_count(L, "registers", strtol(at + 5, NULL, 10));

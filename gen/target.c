@@ -68,20 +68,14 @@ void target_prepare(LLVMModuleRef module) {
     LLVMSetDataLayout(module, "e-i64:64-i128:128-v16:16-v32:32-n16:32:64");
 }
 
-/* Write `line` over the line of `text` that begins with `start`. */
-static char *replace_line(char *text, const char *start, const char *line) {
-    char *at = strstr(text, start);
+/* A copy of `text` with `line` in place of the line that begins with `start`; null without one. */
+static char *replace_line(const char *text, const char *start, const char *line) {
+    const char *at = strstr(text, start);
     if (!at || (at != text && at[-1] != '\n')) return NULL;
-    char *end = at + strcspn(at, "\n");
-    size_t head = (size_t)(at - text), old = (size_t)(end - at), new = strlen(line);
-    size_t tail = strlen(end);
-    char *out = malloc(head + new + tail + 1);
-    if (!out) return NULL;
-    memcpy(out, text, head);
-    memcpy(out + head, line, new);
-    memcpy(out + head + new, end, tail + 1);
-    (void)old;
-    free(text);
+    const char *end = at + strcspn(at, "\n");
+    size_t size = (size_t)(at - text) + strlen(line) + strlen(end) + 1;
+    char *out = malloc(size);
+    if (out) snprintf(out, size, "%.*s%s%s", (int)(at - text), text, line, end);
     return out;
 }
 
@@ -89,13 +83,14 @@ static char *replace_line(char *text, const char *start, const char *line) {
  * LLVM names itself and its build in a comment; the header must be ours, and exactly what was asked
  * for whatever LLVM made of it.
  */
-static char *set_header(char *text, const struct target *target, unsigned ptx) {
+static char *set_header(const char *text, const struct target *target, unsigned ptx) {
     char version[32], name[32];
     snprintf(version, sizeof version, ".version %u.%u", ptx / 10, ptx % 10);
     snprintf(name, sizeof name, ".target %s", target->name);
     char *with_version = replace_line(text, ".version ", version);
-    if (!with_version) return NULL;
-    return replace_line(with_version, ".target ", name);
+    char *whole = with_version ? replace_line(with_version, ".target ", name) : NULL;
+    free(with_version);
+    return whole;
 }
 
 static char *run_passes(LLVMModuleRef module, LLVMTargetMachineRef tm, const char *passes) {
@@ -121,9 +116,9 @@ char *target_emit(const struct target *target, unsigned ptx, LLVMModuleRef modul
     char *text = NULL;
     if (!*error &&
         !LLVMTargetMachineEmitToMemoryBuffer(tm, module, LLVMAssemblyFile, error, &buffer)) {
-        text = strndup(LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
+        /* LLVM ends a buffer's text with a zero byte. */
+        text = set_header(LLVMGetBufferStart(buffer), target, ptx);
         LLVMDisposeMemoryBuffer(buffer);
-        text = text ? set_header(text, target, ptx) : NULL;
         if (text)
             *bytes = strlen(text);
         else

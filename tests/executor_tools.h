@@ -43,7 +43,7 @@ static inline char *tools_read(const char *path) {
     if (!file) return NULL;
     fseek(file, 0, SEEK_END);
     long size = ftell(file);
-    rewind(file);
+    fseek(file, 0, SEEK_SET);
     char *text = malloc((size_t)size + 1);
     if (text) text[fread(text, 1, (size_t)size, file)] = 0;
     fclose(file);

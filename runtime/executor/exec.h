@@ -190,7 +190,7 @@ static inline void put32(struct warp *w, int32_t slot, const uint32_t *value, ui
 static inline void put64(struct warp *w, int32_t slot, const uint64_t *value, uint32_t m) {
     u64_alias *d = (u64_alias *)(w->bank[0] + (size_t)slot * LANES);
     if (m == ALL_LANES) {
-        memcpy(d, value, 2 * SLOT_BYTES);
+        memcpy(d, value, (size_t)2 * SLOT_BYTES);
     } else {
         EACH_LANE d[i] = (m >> i & 1) ? value[i] : d[i];
     }
@@ -221,7 +221,7 @@ static inline uint32_t mask_of8(const uint8_t *bytes) {
     uint32_t mask = 0;
     for (int k = 0; k < 4; k++) {
         uint64_t eight;
-        memcpy(&eight, bytes + 8 * k, 8);
+        memcpy(&eight, bytes + (ptrdiff_t)8 * k, 8);
         mask |= (uint32_t)(eight * 0x0102040810204080u >> 56) << (8 * k);
     }
     return mask;

@@ -103,8 +103,9 @@ static void define_result(struct warp *w, const struct op *o, const struct mma *
         if (!all)
             for (int lane = 0; lane < LANES; lane++) {
                 bool row = rows >> ((lane >> 2) + 8 * row_part) & 1;
-                bool column = x->c_registers == x->s.c ? columns >> (2 * (lane & 3) + (i & 1)) & 1
-                                                       : (columns >> (2 * (lane & 3)) & 3) == 3;
+                bool column = x->c_registers == x->s.c
+                                  ? (columns >> (2 * (lane & 3) + (i & 1)) & 1) == 1
+                                  : (columns >> (2 * (lane & 3)) & 3) == 3;
                 if (!row || !column) known &= ~(1u << lane);
             }
         define(w, o, x->d[i], ALL_LANES, known);

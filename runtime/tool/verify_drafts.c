@@ -40,7 +40,8 @@ static bool make_table(struct bench *b, const char *name, size_t count, struct b
 }
 
 static bool make_tails(struct bench *b) {
-    uint64_t ring = ref_tail_ring(&b->rules), row = b->dim * (b->rules.state == REF_F32 ? 4u : 2u);
+    uint64_t ring = ref_tail_ring(&b->rules);
+    uint64_t row = (uint64_t)b->dim * (b->rules.state == REF_F32 ? 4 : 2);
     for (int i = 0; i < TAILS; i++) {
         snprintf(b->tail_name[i], sizeof b->tail_name[i], "%s%s", b->index ? "idx_" : "",
                  tail_names[i]);
@@ -64,7 +65,8 @@ static bool make_places(struct bench *b) {
 static bool make_inputs(struct bench *b) {
     struct session *session = b->verify->session;
     uint64_t *random = &b->verify->random;
-    size_t rope = (size_t)b->length * b->rules.rope_dim, all = HISTORIES * b->length * b->row;
+    size_t rope = (size_t)b->length * b->rules.rope_dim,
+           all = (size_t)HISTORIES * b->length * b->row;
     uint32_t weights = b->rules.ratio * b->columns, pages = HISTORIES * b->table_stride;
     if (!make_table(b, "ape", weights, &b->ape) ||
         !make_table(b, "norm_weight", b->dim, &b->weight) ||
@@ -77,7 +79,7 @@ static bool make_inputs(struct bench *b) {
     input_weight(random, false, buffer_floats(&b->ape), weights);
     input_weight(random, false, buffer_floats(&b->weight), b->dim);
     input_rope(random, buffer_floats(&b->rope), rope);
-    memset(buffer_ints(&b->write_from), 0, 4 * HISTORIES);
+    memset(buffer_ints(&b->write_from), 0, buffer_bytes(&b->write_from));
     for (uint32_t i = 0; i < pages; i++) buffer_ints(&b->table)[i] = (int32_t)i;
     input_vector(random, INPUT_RANDOM, b->rules.input, b->values,
                  HISTORIES * b->length * b->columns);
@@ -231,12 +233,12 @@ bool verify_drafts(struct verify *verify, const struct subject *subject) {
     b->stored = b->index ? verify_index(verify, subject) : subject->rules;
     b->dim = b->stored.head_dim;
     b->columns = (1 + b->rules.overlap) * b->dim;
-    b->row = b->columns * (b->rules.input == REF_F32 ? 4u : 2u);
+    b->row = (size_t)b->columns * (b->rules.input == REF_F32 ? 4 : 2);
     b->length = 2 * ref_tail_ring(&b->rules) + b->rules.ratio + 3;
     if (b->length < SHORTEST) b->length = SHORTEST;
     b->table_stride = (b->length + b->rules.block - 1) / b->rules.block;
-    b->values = malloc(HISTORIES * b->length * b->row);
-    b->scores = malloc(HISTORIES * b->length * b->row);
+    b->values = malloc((size_t)HISTORIES * b->length * b->row);
+    b->scores = malloc((size_t)HISTORIES * b->length * b->row);
     bool good = b->values && b->scores && open_calls(b) && make_tails(b) && make_places(b) &&
                 make_inputs(b) && serve_whole(b) && serve_steps(b) &&
                 verify_place_download(verify, &b->whole) &&

@@ -123,8 +123,9 @@ static size_t edit(char *text, size_t length, size_t at, const char *piece, int 
 
 static size_t edited(const uint8_t *data, size_t bytes, char *text) {
     size_t length;
-    memcpy(text, example(&length), SPEC);
-    for (; bytes >= 4; data += 4, bytes -= 4)
+    const char *from = example(&length);
+    for (size_t i = 0; i < length; i++) text[i] = from[i];
+    for (; bytes >= 4 && length; data += 4, bytes -= 4)
         length = edit(text, length, ((size_t)data[0] << 8 | data[1]) % length,
                       pieces[data[2] % PIECES], data[3] % 4 == 0);
     return length;
