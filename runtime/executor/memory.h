@@ -61,6 +61,8 @@ struct region *memory_find(struct memory *memory, uint64_t address);
 struct region *memory_find_freed(struct memory *memory, uint64_t address);
 struct region *memory_nearest(struct memory *memory, uint64_t address);
 
+/* All of it is defined, and stays so whatever is written. */
+void region_forget_definedness(struct region *region);
 void region_define(struct region *region, uint64_t at, uint64_t bytes, bool defined);
 bool region_is_defined(const struct region *region, uint64_t at, uint64_t bytes);
 /* Find out whether all of it is defined, if that may have changed. */
