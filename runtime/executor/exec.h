@@ -126,8 +126,8 @@ struct launch {
 };
 
 struct worker {
-    struct launch *launch;
-    struct region *cache[64]; /* last region found, by operation */
+    _Alignas(64) struct launch *launch; /* no two workers share a cache line */
+    struct region *cache[64];           /* last region found, by operation */
     uint64_t random;
     struct arena arena;
     struct frame *free_frames;

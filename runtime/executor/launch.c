@@ -125,8 +125,9 @@ int launch_run(struct launch *l, struct launch_totals *totals) {
     memset(totals, 0, sizeof *totals);
     l->blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
     uint64_t count = thread_count(l);
-    struct worker *workers = calloc(count, sizeof *workers);
+    struct worker *workers = aligned_alloc(_Alignof(struct worker), count * sizeof *workers);
     if (!workers) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(workers, 0, count * sizeof *workers);
     for (uint64_t i = 0; i < count; i++) {
         workers[i].launch = l;
         if (l->config->count) workers[i].counters = calloc(1, sizeof(struct counters));

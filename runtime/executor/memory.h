@@ -33,7 +33,6 @@ struct region {
     const char *name;                   /* of a module's variable, or null */
     _Atomic(struct race_page *) *races; /* by page of cells; null until first used */
     uint64_t race_launch;
-    uint32_t lookups;
 };
 
 struct memory {
