@@ -184,6 +184,15 @@ static void run_all(void) {
        "a call of no function");
     is(run(KERNEL ".reg .b64 %r<3>;\nmov.u64 %r1, -8;\nld.u64 %r2, [%r1];\nret;\n}\n", 32), 700,
        "an address at the end of the space");
+    is(run(KERNEL ".reg .b64 %r<3>;\nmov.u64 %r1, -1;\nld.param.u64 %r2, [%r1];\nret;\n}\n", 32),
+       700, "a parameter at the end of the space");
+    is(run(KERNEL ".reg .b64 %r<3>;\nld.param.u64 %r2, [-4];\nret;\n}\n", 32), 700,
+       "a parameter before the first");
+    is(run(HEADER ".func f()\n{\nret;\n}\n"
+                  ".entry k(.param .u64 p)\n{\n.param .b64 x;\n.reg .b64 %r1;\nmov.u64 %r1, "
+                  "-1;\nst.param.u64 [%r1], %r1;\nret;\n}\n",
+           32),
+       700, "a call's parameter at the end of the space");
     is(run(KERNEL ".reg .b32 %r<3>;\nld.shared.u32 %r1, [0];\nret;\n}\n", 32), 700,
        "shared memory that nobody has");
     is(run(KERNEL ".reg .b32 %r<3>;\n.shared .b8 s[8];\nmov.u32 %r1, s;\nld.shared.u32 %r2, "
@@ -199,7 +208,7 @@ static void run_all(void) {
 }
 
 int main(void) {
-    tap_plan(23 + 10 + 12);
+    tap_plan(23 + 10 + 15);
     setenv("KVF_EXECUTOR_STEPS", "100000", 1);
     tools_start();
     refuse_all();

@@ -179,14 +179,18 @@ OP_FUNCTION(st_order) {
 
 /* ---- parameters ---- */
 
+static bool lies_in(uint64_t offset, uint64_t bytes, uint64_t size) {
+    return bytes <= size && offset <= size - bytes;
+}
+
 /* Where a lane's parameter byte lies: the launch's block, or the frame's own memory. */
 static const uint8_t *param_bytes(const struct warp *w, uint64_t offset, uint32_t bytes, int lane,
                                   const uint8_t **defined) {
     const struct frame *f = w->frame;
     *defined = NULL;
-    if (f->function->entry && offset + bytes <= f->function->param_bytes)
+    if (f->function->entry && lies_in(offset, bytes, f->function->param_bytes))
         return w->block->launch->params + offset;
-    if (offset + bytes > f->function->frame_param_bytes || !f->params) return NULL;
+    if (!f->params || !lies_in(offset, bytes, f->function->frame_param_bytes)) return NULL;
     size_t at = (size_t)lane * f->function->frame_param_bytes + offset;
     *defined = f->params_defined + at;
     return f->params + at;
@@ -239,7 +243,7 @@ static bool load_uniform_param(struct warp *w, const struct op *o, uint32_t m) {
     uint32_t bytes = ptx_type_bits((enum ptx_type)o->type) / 8;
     if (!f->entry || o->a >= 0) return false;
     uint64_t offset = source64(w, o->a)[0] + (uint64_t)o->imm;
-    if (offset + (uint64_t)bytes * o->vector > f->param_bytes) return false;
+    if (!lies_in(offset, (uint64_t)bytes * o->vector, f->param_bytes)) return false;
     for (uint32_t k = 0; k < o->vector; k++) {
         uint64_t x = 0, v[LANES];
         memcpy(&x, w->block->launch->params + offset + k * bytes, bytes);
@@ -263,7 +267,7 @@ OP_FUNCTION(st_param) {
         EACH_SET_LANE(i, m) {
             uint64_t offset = param_offset(w, o, i) + k * bytes;
             uint64_t x = o->wide == WIDE_64 ? wide[i] : v[i];
-            if (!f->params || offset + bytes > f->function->frame_param_bytes) {
+            if (!f->params || !lies_in(offset, bytes, f->function->frame_param_bytes)) {
                 bad_param(w, o, i, offset);
                 return;
             }

@@ -1,8 +1,8 @@
 /*
  * PTX text from a stranger: module_parse must end with a module or with an error that names a line;
- * what it accepts runs for a few steps, and must end too. Now and then an instruction of a form
- * that the executor knows is put in, with operands that may fit, so that inputs get beyond the
- * first line.
+ * of what it accepts, a part runs for a few steps, and must end too. Now and then an instruction of
+ * a form that the executor knows is put in, with operands that may fit, so that inputs get beyond
+ * the first line.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -202,6 +202,7 @@ static void run_kernel(struct module *m, const struct function *f) {
         setenv("KVF_EXECUTOR_REPORT", "/dev/null", 1);
         setenv("KVF_EXECUTOR_STEPS", "500", 1);
         setenv("KVF_EXECUTOR_THREADS", "1", 1);
+        setenv("KVF_EXECUTOR_ISA", "base", 1);
         if (!config_read(&config, why, sizeof why) || !memory_start(&memory, 1 << 20) ||
             !reporter_start(&reporter, &config))
             abort();
@@ -222,6 +223,13 @@ static void run_kernel(struct module *m, const struct function *f) {
     free(launch.params);
 }
 
+/* Running costs more than parsing: every eighth input does, always the same ones. */
+static bool is_run(const uint8_t *data, size_t bytes) {
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ data[i]) * 16777619u;
+    return (hash >> 20 & 7) == 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct parse_error error;
     bool out_of_memory;
@@ -236,7 +244,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     module_bind(m);
     for (const struct function *f = m->functions; f; f = f->next)
-        if (f->entry) run_kernel(m, f);
+        if (f->entry && is_run(data, bytes)) run_kernel(m, f);
     module_free(m);
     return 0;
 }
