@@ -362,6 +362,8 @@ static bool oracle_tf32(struct query *q) {
               : q_has(q, "rn") ? rest > 0x1000 || (rest == 0x1000 && (kept & 0x2000))
                                : false;
     q->d = isinf(x) ? u : kept + (up ? 0x2000 : 0);
+    if (q_has(q, "satfinite") && (q->d & 0x7f800000) == 0x7f800000)
+        q->d = (q->d & 0x80000000) | 0x7f7fe000;
     return true;
 }
 

@@ -167,6 +167,7 @@ static void find_halves(const struct flow *f, struct halves *h) {
     case FORM_cvt_integer: convert(f, h); return;
     case FORM_cvt_bf16x2_f32:
     case FORM_cvt_pair:
+    case FORM_cvt_pair_finite:
         h->known[0] = half_of(f, o->b, 0) & half_of(f, o->b, 1);
         h->known[1] = half_of(f, o->a, 0) & half_of(f, o->a, 1);
         return;
