@@ -181,6 +181,11 @@ static void parse_word_operand(struct parser *p, struct operand *o) {
         parse_special(p, o);
         return;
     }
+    if (o->name_length == 7 && !memcmp(o->name, "WARP_SZ", 7)) {
+        o->kind = OPERAND_INTEGER;
+        o->integer = LANES;
+        return;
+    }
     o->kind = OPERAND_NAME;
     o->symbol = symbol_find(p, o->name, o->name_length);
     parse_offset(p, o);
