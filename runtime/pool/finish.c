@@ -1,7 +1,6 @@
 /*
  * The end of a sequence (release, preemption) and its doubling (fork).
  */
-#include <assert.h>
 #include <string.h>
 
 #include "pool.h"
@@ -66,21 +65,21 @@ kvf_status kvf_sequence_release(kvf_pool *pool, kvf_sequence handle, kvf_error *
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
     learn_output(pool, s);
     close_sequence(pool, s, POOL_END);
     pool->counters.released++;
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }
 
 kvf_status kvf_sequence_preempt(kvf_pool *pool, kvf_sequence handle, kvf_error *error) {
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
     close_sequence(pool, s, POOL_SAVED);
     pool->counters.preempted++;
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }
 
 /* ---- fork ---- */
@@ -190,9 +189,8 @@ static kvf_status fork_sequence(kvf_pool *pool, const struct pool_sequence *s, k
     tested.envelopes += pool->promised_envelopes;
     if (!pool->policy->fits(pool, &tested, POOL_REFERENCED, &what))
         return pool_fail_short(error, &what, "fork");
-    bool room = pool->policy->make_room(pool, &tested, POOL_REFERENCED);
-    assert(room);
-    (void)room;
+    if (!pool_holds(pool, pool->policy->make_room(pool, &tested, POOL_REFERENCED), POOL_ROOM))
+        return KVF_ERROR_STATE;
     memset(out, 0, sizeof *out);
     struct pool_sequence *child = &pool->sequences[pool_list_pop_head(&pool->free_sequences)];
     uint32_t shared = fork_shared(pool, s);
@@ -222,5 +220,5 @@ kvf_status kvf_sequence_fork(kvf_pool *pool, kvf_sequence handle, kvf_fork *out,
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    return pool_leave(pool, s ? fork_sequence(pool, s, out, error) : KVF_ERROR_STATE);
+    return pool_leave(pool, s ? fork_sequence(pool, s, out, error) : KVF_ERROR_STATE, error);
 }
