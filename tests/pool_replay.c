@@ -2,8 +2,7 @@
  * The scheduler of examples/replay.c on a real trace and on generated loads: `elastic` reaches what
  * simulation found its rules to give, and does not lose to the best of several fixed splits.
  */
-#include "../examples/replay_pool.h"
-#include "../examples/replay_run.h"
+#include "../bench/pool_replay.h"
 
 #include "tap.h"
 
