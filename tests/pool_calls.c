@@ -293,6 +293,49 @@ static void bad_calls(void) {
     kvf_pool_destroy(pool);
 }
 
+/* A shape whose forks would need more copies than kvf_fork holds. */
+static void many_parts(void) {
+    struct pool_geometry g = {.block = 4,
+                              .window = 4,
+                              .drafts = 31,
+                              .max_positions = 400,
+                              .checkpoint = 4,
+                              .types = 1,
+                              .per_chunk = 8,
+                              .envelope_bytes = 8,
+                              .chunk_bytes = 64,
+                              .state_envelopes = 60,
+                              .snapshot_envelopes = 8,
+                              .window_bytes = 60,
+                              .block_bytes = 4,
+                              .state_bytes = 400,
+                              .snapshot_bytes = 64};
+    g.type[0] = (struct pool_type){.name = "csa", .ratio = 4, .k = 1, .layers = 1, .planes = 1};
+    kvf_pool_options o = {.max_requests = 2, .chunks = 200, .blocks = 200};
+    kvf_pool *pool;
+    kvf_admission a;
+    kvf_fork fork;
+    kvf_error e = {0};
+    int32_t tokens[4] = {0}, id = 1;
+    if (pool_create(&g, &o, &pool, &e)) exit(1);
+    said_by = pool;
+    kvf_status status = kvf_sequence_admit(pool, tokens, 1, 4, &a, &e);
+    for (int i = 0; i < 36 && !status; i++) {
+        status = kvf_sequence_prepare(pool, a.sequence, 1, &e);
+        if (!status) status = kvf_sequence_commit(pool, a.sequence, 1, &id, 1, &e);
+    }
+    is(status, KVF_OK, "a request of 37 tokens, 31 of which may be drafts");
+    says(kvf_sequence_fork(pool, a.sequence, &fork, &e), KVF_ERROR_LIMIT, &e, "at most 136",
+         "a fork of too many copies");
+    said_by = NULL;
+    kvf_pool_destroy(pool);
+    for (int policy = 0; policy < 2; policy++) {
+        g.snapshot_envelopes = 9;
+        o.policy = (kvf_policy)policy;
+        refuses("a snapshot of too many parts", &g, &o, KVF_ERROR_LIMIT, "9 envelopes of at most");
+    }
+}
+
 /* A request that can never be served is told so, and one that can is served alone. */
 static void never(void) {
     struct pool_geometry g;
@@ -583,10 +626,11 @@ static void threads(void) {
 }
 
 int main(void) {
-    tap_plan(129);
+    tap_plan(133);
     bad_creation();
     failing_allocator();
     bad_calls();
+    many_parts();
     never();
     tables();
     plans();

@@ -50,9 +50,6 @@ static kvf_status count_elastic(kvf_pool *pool, kvf_error *error) {
     pool->mask_words = (g->per_chunk + 63) / 64;
     pool->parts = g->state_chunks + g->state_envelopes;
     pool->state_chunk_parts = g->state_chunks;
-    if (g->snapshot_envelopes > KVF_SNAPSHOT_PARTS)
-        return pool_fail(error, KVF_ERROR_LIMIT, "a snapshot takes %u envelopes of at most %d",
-                         g->snapshot_envelopes, KVF_SNAPSHOT_PARTS);
     if (pool->parts > POOL_MAX_PARTS)
         return pool_fail(error, KVF_ERROR_LIMIT, "a request's state takes %u parts of at most %d",
                          pool->parts, POOL_MAX_PARTS);
@@ -113,6 +110,10 @@ kvf_status pool_count(kvf_pool *pool, kvf_error *error) {
     pool->max_blocks = pool_blocks_of(pool, pool->options.max_tokens);
     pool->tail_blocks = pool_geometry_tail_blocks(&pool->geometry);
     pool->snapshots = pool->geometry.snapshot_bytes > 0;
+    if (pool->options.policy != KVF_POLICY_SHARED &&
+        pool->geometry.snapshot_envelopes > KVF_SNAPSHOT_PARTS)
+        return pool_fail(error, KVF_ERROR_LIMIT, "a snapshot takes %u envelopes of at most %d",
+                         pool->geometry.snapshot_envelopes, KVF_SNAPSHOT_PARTS);
     status = count_policy(pool, error);
     return status ? status : check_rows(pool, error);
 }

@@ -109,6 +109,20 @@ static struct pool_need fork_need(const kvf_pool *pool, const struct pool_sequen
     return need;
 }
 
+/* Copies that the caller will be asked for. */
+static uint32_t fork_copies(const kvf_pool *pool, const struct pool_sequence *s) {
+    uint32_t shared = fork_shared(pool, s), blocks = pool_blocks_of(pool, s->computed);
+    uint32_t count = pool->parts + (blocks > shared ? blocks - shared : 0);
+    for (uint32_t i = shared; i < s->window_to; i++) {
+        kvf_snapshot parts = {0};
+        if (s->window_table[i] < 0) continue;
+        if (pool->windows[s->window_table[i]].snapshot >= 0)
+            pool_snapshot_ids(pool, s->window_table[i], &parts);
+        count += 1 + parts.parts;
+    }
+    return count;
+}
+
 static void fork_window(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
                         uint32_t i, kvf_fork *out) {
     int32_t from = s->window_table[i], to = pool->policy->take_window(pool);
@@ -184,6 +198,9 @@ static kvf_status fork_sequence(kvf_pool *pool, const struct pool_sequence *s, k
         return pool_fail(error, KVF_ERROR_SHORT,
                          "fork: the pool is short of 1 request slot (of %u)",
                          pool->options.max_requests);
+    if (fork_copies(pool, s) > KVF_FORK_COPIES)
+        return pool_fail(error, KVF_ERROR_LIMIT, "fork: %u copies; at most %d are told",
+                         fork_copies(pool, s), KVF_FORK_COPIES);
     struct pool_need tested = fork_need(pool, s);
     tested.windows += pool->promised_windows;
     tested.envelopes += pool->promised_envelopes;
