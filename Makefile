@@ -153,12 +153,13 @@ packages:
 check: all $(TEST_BIN)
 	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
-# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; models
-# in which every two options meet, and specs at the edges of every field.
+# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; exp2 of every
+# float; models in which every two options meet, and specs at the edges of every field.
 .PHONY: test-long
 test-long: check
 	$(BUILD)/tests/pool_fuzz $(or $(OPERATIONS),100000000)
 	$(BUILD)/tests/pool_interleavings 10
+	$(BUILD)/tests/reference_exp2 --long
 	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' ./tests/matrix.lua ./tests/shapes.lua
 
 .PHONY: test demo
