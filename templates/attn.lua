@@ -1,17 +1,58 @@
 -- attn: attention of a token's heads over one split of its list of rows. Key and value are the same
--- row. A block takes a group of heads; its tiles of 32 rows go through shared memory as bf16. Four
--- warps share 16 heads: warp w scores rows 8 w .. 8 w + 7 of a tile and owns a quarter of the
+-- row. A block takes a group of heads; while it works on a tile of 32 rows, the next one is fetched.
+-- Four warps share 16 heads: warp w scores rows 8 w .. 8 w + 7 of a tile and owns a quarter of the
 -- output's dims. docs/kernels.md states the order of every operation.
 local tensor = require "tensor"
 local gather = require "gather"
+local stage = require "stage"
 local exp2 = require "exp2"
 
-local TILE = 32    -- rows
-local HEADS = 16   -- of four warps
+local TILE = gather.TILE
+local HEADS = 16        -- of four warps
+local MOST_GROUPS = 4   -- groups of 16 heads in a block
 
-local function groups(T) return T.model.heads > HEADS and 2 or 1 end
-local function heads(T) return HEADS * groups(T) end
-local function warps(T) return 4 * groups(T) end
+-- ---- what fits a chip ----
+
+-- Heads, tiles and shared memory of a block that takes `groups` times 16 heads.
+local function shape(T, groups, tiles)
+  local heads, rows = HEADS * groups, gather.plan(T, tiles)
+  local q = 2 * heads * (T.head_dim + tensor.PAD)
+  local probs = 2 * heads * (TILE + tensor.PAD)
+  return { groups = groups, heads = heads, warps = 4 * groups, rows = rows, rows_at = q,
+    probs_at = q + rows.shared, maxima_at = q + rows.shared + probs,
+    shared = q + rows.shared + probs + 2 * (4 * 4 * heads) }
+end
+
+-- Every row that a block brings in serves all its heads: as many as there are and as fit, with what
+-- is needed to fetch ahead; bf16 rows can do without. Nil if not even one group fits.
+local function plan(T, limit)
+  local needed = (T.model.heads + HEADS - 1) // HEADS
+  for tiles = T.format == "bf16" and 2 or 1, 1, -1 do
+    local groups = MOST_GROUPS
+    while groups >= 2 * needed do groups = groups // 2 end
+    while groups > 0 do
+      local fits = shape(T, groups, tiles)
+      if fits.shared <= limit then return fits end
+      groups = groups // 2
+    end
+  end
+end
+
+-- Whether every chip that the model is for can have a block.
+local function fits_all(T)
+  for _, target in ipairs(T.model.targets) do
+    local limit = shared_limit(target)
+    if limit and not plan(T, limit) then return false end
+  end
+  return true
+end
+
+local function chosen(T)
+  return plan(T, shared_limit())
+    or error(("attn needs %d bytes of shared memory"):format(shape(T, 1, 1).shared))
+end
+
+-- ---- together ----
 
 local function sum(a, b) return a + b end
 
@@ -30,16 +71,15 @@ local function place_of_warp()
   return { group = warp_id() >> 2, quarter = warp_id() & 3, row = lane >> 2, column = (lane & 3) * 2 }
 end
 
--- The query tile: heads beyond the model's as zeros.
-local function load_queries(T, p, token, first_head, q, stride)
+-- Start fetching the queries; heads beyond the model's become zeros.
+local function fetch_queries(T, p, s, token, first_head, q, row_stride)
   local per_row = T.head_dim // 8
   local from = p.q:bytes(token:to(u64) * p.q_stride)
-  loop(u32, thread_id(), heads(T) * per_row, 32 * warps(T), function(i)
+  loop(u32, thread_id(), s.heads * per_row, 32 * s.warps, function(i)
     local head, v = i // per_row, i % per_row
-    local to = q:at(head * stride):at(v * 8):as(u32)
-    when((first_head + head):lt(p.heads), function()
-      to:store(from:at((first_head + head):to(u64) * T.head_dim):at(v * 8):as(u32):load(4))
-    end, function() to:store { 0, 0, 0, 0 } end)
+    local live = (first_head + head):lt(p.heads)
+    local at = live:select(first_head + head, 0):to(u64) * T.head_dim
+    stage.copy(q:at(head * row_stride):at(v * 8), from:at(at):at(v * 8), 16, 16, const(u32, 0), 1, live)
   end)
 end
 
@@ -59,17 +99,16 @@ end
 return kernel {
   name = "attn",
   job = "attention over a split of a token's list: weighted sum, maximum and denominator",
-  block = function(T) return 32 * warps(T) end,
-  grid = function(T) return { per("tokens"), per("splits"), per("heads", heads(T)) } end,
-
-  shared = function(T)
-    local stride = T.head_dim + tensor.PAD
-    return 2 * ((heads(T) + TILE) * stride + heads(T) * (TILE + tensor.PAD)) + 4 * 2 * 4 * heads(T)
-  end,
+  block = function(T) return 32 * chosen(T).warps end,
+  grid = function(T) return { per("tokens"), per("splits"), per("heads", chosen(T).heads) } end,
+  shared = function(T) return chosen(T).shared end,
 
   rules = function(T) return {
     { T.head_dim % 64 == 0, "head_dim must be a multiple of 64" },
     { T.model.split_rows % TILE == 0, "split_rows must be a multiple of 32" },
+    { T.head_dim % 64 ~= 0 or fits_all(T), ("16 heads and a tile of 32 rows of %s at this head_dim need "
+      .. "%d bytes of shared memory, more than a block has on one of the targets")
+      :format(T.format, T.head_dim % 64 == 0 and shape(T, 1, 1).shared or 0) },
   } end,
 
   params = function(T) return {
@@ -86,7 +125,8 @@ return kernel {
   } end,
 
   build = function(T, p)
-    local token, split, first_head = block_id("x"), block_id("y"), block_id("z") * heads(T)
+    local s = chosen(T)
+    local token, split, first_head = block_id("x"), block_id("y"), block_id("z") * s.heads
     local thread, w = thread_id(), place_of_warp()
     local window = p.window_count:at(token):load():to(u32)
     local length = window + p.entry_count:at(token):load():to(u32)
@@ -94,19 +134,19 @@ return kernel {
     local total = imin(length, begin + T.model.split_rows)
     local part = (token:to(u64) * p.splits:to(u64) + split:to(u64)) * p.heads:to(u64)
     local out_m, out_l = p.part_m:at(part), p.part_l:at(part)
-    when(begin:ge(length) & thread:lt(heads(T)) & (first_head + thread):lt(p.heads), function()
+    when(begin:ge(length) & thread:lt(s.heads) & (first_head + thread):lt(p.heads), function()
       out_m:at(first_head + thread):store(-math.huge)
       out_l:at(first_head + thread):store(0.0)
     end)
     return_if(begin:ge(length))
 
-    local stride, p_stride = T.head_dim + tensor.PAD, TILE + tensor.PAD
-    local q = dynamic_shared(bf16)
-    local tile = q:at(heads(T) * stride)
-    local probs = tile:at(TILE * stride)
+    local row_stride, p_stride = T.head_dim + tensor.PAD, TILE + tensor.PAD
+    local memory = dynamic_shared(u8)
+    local q = memory:as(bf16)
+    local probs = memory:bytes(s.probs_at):as(bf16)
     -- Per head and quarter: the tile's maximum and sum.
-    local maxima = probs:at(heads(T) * p_stride):as(f32)
-    local sums = maxima:at(4 * heads(T))
+    local maxima = memory:bytes(s.maxima_at):as(f32)
+    local sums = maxima:at(4 * s.heads)
     local list = p.rows:at(token:to(u64) * p.list_stride:to(u64))
     local scale = p.scale * exp2.LOG2E
     local n_tiles = T.head_dim // 4 // 8
@@ -114,24 +154,41 @@ return kernel {
     for j = 1, n_tiles do o[j] = tensor.accumulator() end
     local m = { variable(f32, -math.huge), variable(f32, -math.huge) }
     local l = { variable(f32, 0.0), variable(f32, 0.0) }
-    load_queries(T, p, token, first_head, q, stride)
+    local rows = gather.open(T, p, s.rows, list, window, total, 32 * s.warps, memory:bytes(s.rows_at))
+    local ahead = not s.rows.direct or s.rows.tiles == 2
+    -- The four warps of 16 heads wait for each other.
+    local function group_barrier()
+      if s.groups == 1 then barrier() else asm("barrier_some", w.group + 1, const(u32, 128)) end
+    end
+
+    gather.look(rows, begin)
+    if ahead then gather.fetch(rows, begin) end
+    fetch_queries(T, p, s, token, first_head, q, row_stride)
 
     loop(u32, begin, total, TILE, function(first)
-      gather.tile(T, p, list, window, total, first, TILE, tile, stride, 32 * warps(T))
+      if not ahead then
+        barrier()
+        gather.fetch(rows, first)
+      end
+      stage.wait()
       barrier()
-      local s = score(T, w, q, tile, stride)
+      if not s.rows.direct then
+        gather.expand(rows)
+        barrier()
+      end
+      if ahead then when((first + TILE):lt(total), function() gather.fetch(rows, first + TILE) end) end
+
+      local tile = gather.tile(rows, first)
+      local dots = score(T, w, q, tile, row_stride)
+      local live = gather.are_rows(rows, first, w.quarter * 8 + w.column)
       local x, head = {}, {}
       for r = 1, 2 do
         head[r] = w.group * HEADS + w.row + 8 * (r - 1)
         x[r] = {}
-        for c = 1, 2 do
-          local position = first + w.quarter * 8 + w.column + (c - 1)
-          local live = gather.is_row(list, total, position)
-          x[r][c] = live:select(s[2 * (r - 1) + c] * scale, -math.huge)
-        end
+        for c = 1, 2 do x[r][c] = live[c]:select(dots[2 * (r - 1) + c] * scale, -math.huge) end
         store_once(w, maxima:at(head[r] * 4 + w.quarter), over_quad(max(x[r][1], x[r][2]), max))
       end
-      barrier()
+      group_barrier()
       local alpha = {}
       for r = 1, 2 do
         local before = m[r]:get()
@@ -142,13 +199,13 @@ return kernel {
         alpha[r] = exp2.exp2(before - base)
         local weights = { exp2.exp2(x[r][1] - base), exp2.exp2(x[r][2] - base) }
         store_once(w, sums:at(head[r] * 4 + w.quarter), over_quad(weights[1] + weights[2], sum))
-        probs:at(head[r] * p_stride + w.quarter * 8 + w.column)
-          :store { weights[1]:to(bf16), weights[2]:to(bf16) }
+        probs:at(head[r] * p_stride + w.quarter * 8 + w.column):as(u32)
+          :store(asm("cvt_bf16x2", weights[2], weights[1]))
         for j = 1, n_tiles do
           for h = 2 * r - 1, 2 * r do o[j][h]:set(o[j][h]:get() * alpha[r]) end
         end
       end
-      barrier()
+      group_barrier()
       for r = 1, 2 do
         local parts = sums:at(head[r] * 4):load(4)
         l[r]:set(l[r]:get() * alpha[r] + (parts[1] + parts[2] + parts[3] + parts[4]))
@@ -157,12 +214,11 @@ return kernel {
       for k = 0, TILE - 1, 16 do
         local a = tensor.a(probs:at(w.group * (HEADS * p_stride)):at(k), p_stride)
         for j = 1, n_tiles, 2 do
-          local b = tensor.b_rows(mine:at(k * stride):at((j - 1) * 8), stride)
+          local b = tensor.b_rows(mine:at(k * row_stride):at((j - 1) * 8), row_stride)
           tensor.set(o[j], tensor.mma(a, b[1], b[2], tensor.get(o[j])))
           tensor.set(o[j + 1], tensor.mma(a, b[3], b[4], tensor.get(o[j + 1])))
         end
       end
-      barrier()
     end)
 
     for r = 1, 2 do
