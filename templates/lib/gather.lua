@@ -54,39 +54,46 @@ function gather.tile(g, first)
   return tile:at(parity(first) * (TILE * g.plan.tile_stride))
 end
 
+-- A tile's memory that the fetch of the tile from `first` on leaves alone.
+function gather.idle(g, first)
+  if g.plan.tiles == 2 then first = first + TILE end
+  return gather.tile(g, first)
+end
+
 -- Look up the row number that the next fetch, of the tile from `first` on, needs.
 function gather.look(g, first)
   local position = first + g.row
-  g.number:set(-1)
-  when(position:lt(g.total), function() g.number:set(g.list:at(position):load()) end)
+  local found = g.list:at(imin(position, g.total - 1)):load()
+  g.number:set(position:lt(g.total):select(found, -1))
 end
 
 -- Start fetching the tile that was looked up: zeros for positions beyond the list and rows that are
 -- -1. The number of the tile after it is looked up at once.
 function gather.fetch(g, first)
   local T, plan, number = g.T, g.plan, g.number:get()
+  local thread = asm("thread_id_anew")
+  local lane, row = thread % g.lanes, thread // g.lanes
   local live = number:ge(0)
   local at = live:select(number, 0):to(u32)
-  when(g.lane:eq(0), function()
-    g.numbers:at(parity(first) * TILE):at(g.row):store(number)
+  when(lane:eq(0), function()
+    g.numbers:at(parity(first) * TILE):at(row):store(number)
   end)
   local to, scales = nil, nil
   if plan.direct then
-    to = gather.tile(g, first):at(g.row * plan.tile_stride)
+    to = gather.tile(g, first):at(row * plan.tile_stride)
   else
-    to = g.memory:bytes(plan.rows_at):bytes(g.row * plan.stride)
-    scales = g.memory:bytes(plan.scales_at):bytes(g.row * plan.scale.bytes)
+    to = g.memory:bytes(plan.rows_at):bytes(row * plan.stride)
+    scales = g.memory:bytes(plan.scales_at):bytes(row * plan.scale.bytes)
   end
   local function of(place)
-    stage.fetch(plan, row_of(place, g.p, at), to, scales, g.lane, g.lanes, live)
+    stage.fetch(plan, row_of(place, g.p, at), to, scales, lane, g.lanes, live)
   end
   if T.place.compressed then
-    when((first + g.row):lt(g.window) | ~live, function() of(T.place.window) end,
+    when((first + row):lt(g.window) | ~live, function() of(T.place.window) end,
       function() of(T.place.compressed) end)
   else
     of(T.place.window)
   end
-  gather.look(g, first + TILE)
 end
 
 -- Vectors of eight elements, eight of them a step: eight threads side by side take a step of a row.
@@ -137,11 +144,12 @@ function gather.expand(g)
   end
 end
 
--- Whether the two list positions from position first + `at` on (`at` even) name rows, once the tile
--- is there.
+-- Whether the four list positions from position first + `at` on (`at` a multiple of 4) name rows, once
+-- the tile is there.
 function gather.are_rows(g, first, at)
-  local two = g.numbers:at(parity(first) * TILE):at(at):load(2)
-  return { two[1]:ge(0), two[2]:ge(0) }
+  local found = g.numbers:at(parity(first) * TILE):at(at):load(4)
+  for i = 1, 4 do found[i] = found[i]:ge(0) end
+  return found
 end
 
 return gather

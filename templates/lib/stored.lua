@@ -57,14 +57,18 @@ local function power(words, i)
 end
 
 -- A row's scales from the stage (stage.lua): a function from the number of a block of elements to
--- its scale.
-function stored.scales(place, pointer, bytes)
+-- its scale. With `part`, a value of 0 or 1, to that of block number + part, for even numbers.
+function stored.scales(place, pointer, bytes, part)
   local scale = place.scale
   if scale.dtype == "f32" then
     local only = pointer:as(f32):load()
     return function() return only end
   end
   local words = words_at(pointer, bytes)
+  if part ~= nil then
+    local by = part * (8 * scale.copies)
+    for i, word in ipairs(words) do words[i] = word >> by end
+  end
   return function(block) return power(words, block * scale.copies) end
 end
 
