@@ -118,3 +118,10 @@ bool rules_of_type(const struct rules *rules, const kvf_type_info *info, struct 
             info->name, info->format);
     return false;
 }
+
+bool rules_seen_before(const struct rules *rules, size_t index) {
+    const struct rules_kernel *list = rules->kernels, *at = &list[index];
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp(list[i].type, at->type) && !strcmp(list[i].name, at->name)) return true;
+    return false;
+}
