@@ -30,13 +30,10 @@ local function store(T, to, x)
   to:store(y)
 end
 
-local function load(from, count)
-  local per_access = math.min(count, from:type():find("f32", 1, true) and 4 or 8)
-  local x = {}
-  for e = 0, count - 1, per_access do
-    for _, value in ipairs(from:at(e):load(per_access)) do x[#x + 1] = value end
-  end
-  return x
+-- One vector as it comes: bf16 that stays bf16 keeps its bits.
+local function load(T, from, count)
+  if T.model.input_dtype == T.model.state_dtype then return from:load(count) end
+  return vectors.load_wide(from, count)
 end
 
 return kernel {
@@ -91,11 +88,11 @@ return kernel {
         for step = 0, (count + 31) // 32 - 1 do
           vectors.where(vectors.within(step, 0, count), function()
             local at = (lane + 32 * step) * width
-            store(T, k:at(at), load(kv:at(at):at(column), width))
-            local scores = load(score:at(at):at(column), width)
+            store(T, k:at(at), load(T, kv:at(at):at(column), width))
+            local scores = load(T, score:at(at):at(column), width)
             if T.model.ape_on_write then
               local row = p.ape:at((position % T.ratio):to(u64) * (#streams(T) * dim))
-              local added = load(row:at(at):at(column), width)
+              local added = vectors.load_wide(row:at(at):at(column), width)
               for e, value in ipairs(scores) do scores[e] = value:to(f32) + added[e] end
             end
             store(T, z:at(at), scores)
