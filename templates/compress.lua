@@ -3,13 +3,15 @@
 -- and its first warp normalises, rotates and stores the entry.
 --
 -- Rows of this launch come from the projections, through the tail's dtype, older ones from the tail
--- ring: so a group that spans two launches gives the same bits as one inside a launch.
+-- ring: so a group that spans two launches gives the same bits as one inside a launch. Where the
+-- compressor keeps a running softmax, that stands for the older rows; see lib/running.lua.
 local vectors = require "vectors"
 local norm = require "norm"
 local latent = require "latent"
 local quantise = require "quantise"
 local hadamard = require "hadamard"
 local exp2 = require "exp2"
+local running = require "running"
 
 local UNROLLED = 8      -- groups of at most so many rows stay in registers
 
@@ -25,11 +27,15 @@ local function variants(T)
 end
 
 -- Channels of a thread: 16 bytes of the tails.
-local function channels(T) return T.model.state_dtype == f32 and 4 or 8 end
+local function channels(T)
+  if running.keeps(T) then return running.CHANNELS end
+  return T.model.state_dtype == f32 and 4 or 8
+end
 local function threads(T, dim) return math.max(32, dim // channels(T)) end
 local function width(T, variant) return T.overlap and 2 * variant.dim or variant.dim end
 
 local function tail_names(T, variant)
+  if running.keeps(T) then return running.arrays(variant.prefix) end
   local names = {}
   for _, stream in ipairs(T.overlap and { "a", "b" } or { "a" }) do
     names[#names + 1] = variant.prefix .. "tail_k" .. stream
@@ -228,8 +234,6 @@ return kernel {
     for _, variant in ipairs(variants(T)) do
       list[#list + 1] = { variant.dim % 16 == 0 and threads(T, variant.dim) % 32 == 0,
         variant.name .. " pools rows of a multiple of 16 elements in whole warps" }
-      list[#list + 1] = { T.overlap or not T.model.online, variant.name .. " cannot keep a running softmax "
-        .. "yet: online must be false for compressors without overlap" }
     end
     if T.indexer then
       list[#list + 1] = { not T.model.hadamard or T.indexer.dim & (T.indexer.dim - 1) == 0,
@@ -278,9 +282,9 @@ return kernel {
     local g = {
       rows = (T.overlap and 2 or 1) * T.ratio, position = position, token = token:to(i32),
       first_token = p.cu_tokens:at(request):load(), slot = slot:to(u64),
-      channels = channels(T), channel = thread * channels(T),
+      channels = channels(T), channel = thread * channels(T), dim = dim, prefix = variant.prefix,
     }
-    local pooled = pool(T, g, row_reader(T, p, variant, g))
+    local pooled = running.keeps(T) and running.pool(T, p, g) or pool(T, g, row_reader(T, p, variant, g))
     local number = position:to(u32) % T.model.block // T.ratio
     local first = (position - (T.ratio - 1)):to(u64)
     spread(T, pooled, p, dim, function(x, weight)

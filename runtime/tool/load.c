@@ -269,6 +269,9 @@ static uint64_t units_of(const struct bench *b) {
     uint32_t tail = group_rows(b) + b->rules.drafts, ring = b->rules.ring;
     bool paged = b->session->rules.paged;
     uint64_t tokens = b->tokens, requests = b->requests;
+    if (ref_keeps_running(&b->rules) && compresses(b)) return tokens; /* the rest is in the state */
+    if (ref_keeps_running(&b->rules) && strstr(b->kernel, "tail_append"))
+        return requests * smaller(b->each, b->rules.ratio);
     if (compresses(b))
         return requests * (b->each > 1 ? b->each / b->rules.ratio : 1) * group_rows(b);
     if (strstr(b->kernel, "tail_append")) return requests * smaller(b->each, tail);
