@@ -103,3 +103,10 @@ int options_parse(int argc, char **argv, const char *accepts, const char *about,
     help(stderr, argv[0], accepts, about);
     return TOOL_USAGE;
 }
+
+bool options_name(const char *filter, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = filter; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
+    return !filter;
+}

@@ -4,6 +4,8 @@
 
 #include "kvforge.h"
 
+#include <stdbool.h>
+
 struct options {
     const char *bundle;     /* directory */
     kvf_driver_kind driver; /* auto */
@@ -23,5 +25,8 @@ struct options {
  */
 int options_parse(int argc, char **argv, const char *accepts, const char *about,
                   struct options *out);
+
+/* Whether a list of names with commas between them, or null for all, holds a name. */
+bool options_name(const char *filter, const char *name);
 
 #endif
