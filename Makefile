@@ -192,8 +192,12 @@ $(BUILD)/bench/executor_%: $(BUILD)/obj/bench/executor_%.o $(BUILD)/bench/libben
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/bench/libbench.a $(LIB_A) $(FAKE)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter-out $(FAKE),$^) $(RUN_LIBS)
 
-# Tests of what the benchmarks measure with; without the one part that needs a bundle's header.
-BENCH_TEST_OBJ := $(filter-out %/same.o,$(BENCH_LIB_OBJ))
+# It runs kernels as kvforge-run does.
+$(BUILD)/bench/twins: $(BUILD)/obj/bench/twins.o $(BUILD)/bench/libbench.a $(filter-out %/main.o,$(TOOL_OBJ)) $(REFERENCE_OBJ) $(LIB_A)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(RUN_LIBS)
+
+# Tests of what the benchmarks measure with; without the parts that need a bundle's header or kvforge-run's parts.
+BENCH_TEST_OBJ := $(filter-out %/same.o %/pair.o,$(BENCH_LIB_OBJ))
 $(BUILD)/tests/bench_%: tests/bench_%.c $(BENCH_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Ibench/lib $< -o $@ $(BENCH_TEST_OBJ) $(RUN_LIBS)
