@@ -209,6 +209,13 @@ check: $(BENCH_BIN)
 bench: all $(BENCH_BIN)
 	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
 
+# ---- a real GPU, where there is one; GPU_DRIVER=executor tries the scripts without ----
+.PHONY: test-gpu bench-gpu
+test-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) $(LUA) bench/gpu.lua test
+bench-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) GPU_BENCH='$(GPU_BENCH)' $(LUA) bench/gpu.lua bench
+
 # ---- install ----
 BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib
@@ -262,7 +269,7 @@ lint: ; @$(MAKE) --no-print-directory -k lint-format lint-lua lint-tidy
 lint-format:
 	$(if $(FORMAT),@$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
 lint-lua:
-	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples bench,@echo "lint: no luacheck, skipped")
 lint-tidy:
 	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
@@ -320,7 +327,9 @@ help:
 	@echo 'make check       run the tests without installing anything'
 	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
-	@echo 'make bench       generation beside NVRTC and nvcc, loading, and other speeds: docs/bench.md'
+	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
+	@echo 'make test-gpu    every kernel, the demo and whole steps on the GPU, if there is one'
+	@echo 'make bench-gpu   the time of every kernel there, beside its copy and matrix rates'
 	@echo 'make asan, tsan  the tests under sanitizers'
 	@echo 'make fuzz        FUZZ_RUNS=$(FUZZ_RUNS) inputs for each fuzzer in tests/fuzz'
 	@echo 'make lint        clang-format, luacheck and clang-tidy'
