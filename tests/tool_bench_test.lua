@@ -9,7 +9,7 @@ local json = require "kvforge.json"
 local executor = shell.build .. "/executor/libcuda.so.1"
 if not shell.exists(executor) then tap.skip_all("the executor has not been built") end
 
-tap.plan(25)
+tap.plan(28)
 local dir = shell.directory()
 local bundle = dir .. "/tiny"
 shell.run(("%s build examples/tiny.lua -o %s"):format(shell.kvforge, bundle))
@@ -61,6 +61,21 @@ tap.is(#few, 3, "attn, and swa_write of both batches")
 local attn = few[1].kernel:find("attn") and few[1] or few[#few]
 local whole = counted[attn.kernel .. attn.load]
 tap.is(attn.macs * whole.units, whole.tensor_macs * attn.units, "what is needed grows with the batch")
+
+-- ---- the products' own PTX: the executor may take what a real driver does not ----
+
+local ptxas = shell.find("ptxas")
+if ptxas then
+  local ptx = shell.read(shell.kvforge_run):match("%.version [%d.]+\n%.target sm_80\n.-\n}\n")
+  shell.write(dir .. "/mma.ptx", ptx or "none")
+  for _, chip in ipairs { "sm_80", "sm_90", "sm_100" } do
+    status, output = shell.run(("%s -arch=%s %s/mma.ptx -o %s/mma.cubin"):format(ptxas, chip, dir, dir))
+    tap.is(status, 0, "ptxas takes it for " .. chip)
+    if status ~= 0 then tap.note(output:sub(1, 500)) end
+  end
+else
+  tap.skip(3, "no ptxas here")
+end
 
 -- ---- wrong usage ----
 

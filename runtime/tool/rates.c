@@ -45,35 +45,36 @@ static bool measure_copy(struct timing *timing, size_t bytes, double *out) {
  * compiler can make one of them; all elements of both factors are 1, so a step adds 16 to each
  * element. A thread stores the sum of its 32 elements: 4 * (0 + ... + 7) + 32 * 16 * steps.
  */
-#define MMA(n)                                                                                     \
-    "  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c" n "0, %c" n "1, %c" n "2, %c" n    \
-    "3}, {%one, %one, %one, %one}, {%one, %one}, {%c" n "0, %c" n "1, %c" n "2, %c" n "3};\n"
-#define START(n, value)                                                                            \
-    "  mov.f32 %c" n "0, " value ";\n  mov.f32 %c" n "1, " value ";\n  mov.f32 %c" n "2, " value   \
-    ";\n  mov.f32 %c" n "3, " value ";\n"
-#define SUM(n)                                                                                     \
-    "  add.f32 %sum, %sum, %c" n "0;\n  add.f32 %sum, %sum, %c" n "1;\n"                           \
+/* clang-format off */
+#define MMA(n, start)                                                                                   \
+    "  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c" n "0, %c" n "1, %c" n "2, %c" n "3},\n" \
+    "      {%one, %one, %one, %one}, {%one, %one}, {%c" n "0, %c" n "1, %c" n "2, %c" n "3};\n"
+#define START(n, start)                                                            \
+    "  mov.f32 %c" n "0, " start ";\n  mov.f32 %c" n "1, " start ";\n"             \
+    "  mov.f32 %c" n "2, " start ";\n  mov.f32 %c" n "3, " start ";\n"
+#define SUM(n, start)                                                              \
+    "  add.f32 %sum, %sum, %c" n "0;\n  add.f32 %sum, %sum, %c" n "1;\n"           \
     "  add.f32 %sum, %sum, %c" n "2;\n  add.f32 %sum, %sum, %c" n "3;\n"
+#define EACH(DO)                                                                   \
+    DO("a", "0f00000000") DO("b", "0f3F800000") DO("c", "0f40000000") DO("d", "0f40400000") \
+    DO("e", "0f40800000") DO("f", "0f40A00000") DO("g", "0f40C00000") DO("h", "0f40E00000")
 
 static const char mma_ptx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry kvf_mma_rate(.param .u64 out, .param .u32 steps)\n{\n"
     "  .reg .pred %p;\n  .reg .b32 %one, %n, %id, %block, %threads;\n  .reg .b64 %at;\n"
-    "  .reg .f32 %sum, %c0<4>, %c1<4>, %c2<4>, %c3<4>, %c4<4>, %c5<4>, %c6<4>, %c7<4>;\n"
-    "  mov.b32 %one, 0x3f803f80;\n  ld.param.u32 %n, [steps];\n" START("0", "0f00000000")
-        START("1", "0f3F800000") START("2", "0f40000000") START("3", "0f40400000")
-            START("4", "0f40800000") START("5", "0f40A00000") START("6", "0f40C00000")
-                START("7", "0f40E00000") "again:\n" MMA("0") MMA("1") MMA("2") MMA("3") MMA("4")
-                    MMA("5") MMA("6") MMA(
-                        "7") "  sub.u32 %n, %n, 1;\n  setp.ne.u32 %p, %n, 0;\n  @%p bra again;\n"
-                             "  mov.f32 %sum, 0f00000000;\n" SUM("0") SUM("1") SUM("2") SUM("3")
-                                 SUM("4") SUM("5") SUM("6")
-                                     SUM("7") "  mov.u32 %id, %tid.x;\n  mov.u32 %block, "
-                                              "%ctaid.x;\n  mov.u32 %threads, %ntid.x;\n"
-                                              "  mad.lo.u32 %id, %block, %threads, %id;\n  "
-                                              "ld.param.u64 %at, [out];\n"
-                                              "  mad.wide.u32 %at, %id, 4, %at;\n  st.global.f32 "
-                                              "[%at], %sum;\n  ret;\n}\n";
+    "  .reg .f32 %sum, %ca<4>, %cb<4>, %cc<4>, %cd<4>, %ce<4>, %cf<4>, %cg<4>, %ch<4>;\n"
+    "  mov.b32 %one, 0x3f803f80;\n  ld.param.u32 %n, [steps];\n"
+    EACH(START)
+    "again:\n"
+    EACH(MMA)
+    "  sub.u32 %n, %n, 1;\n  setp.ne.u32 %p, %n, 0;\n  @%p bra again;\n"
+    "  mov.f32 %sum, 0f00000000;\n"
+    EACH(SUM)
+    "  mov.u32 %id, %tid.x;\n  mov.u32 %block, %ctaid.x;\n  mov.u32 %threads, %ntid.x;\n"
+    "  mad.lo.u32 %id, %block, %threads, %id;\n  ld.param.u64 %at, [out];\n"
+    "  mad.wide.u32 %at, %id, 4, %at;\n  st.global.f32 [%at], %sum;\n  ret;\n}\n";
+/* clang-format on */
 
 enum { THREADS = 256, WARPS = THREADS / 32, CHAINS = 8, MACS = 16 * 8 * 16 };
 
