@@ -193,8 +193,12 @@ $(BUILD)/bench/executor_%: $(BUILD)/obj/bench/executor_%.o $(BUILD)/bench/libben
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/bench/libbench.a $(LIB_A) $(FAKE)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter-out $(FAKE),$^) $(RUN_LIBS)
 
-# Tests of what the benchmarks measure with; without the one part that needs a bundle's header.
-BENCH_TEST_OBJ := $(filter-out %/same.o,$(BENCH_LIB_OBJ))
+# It runs kernels as kvforge-run does.
+$(BUILD)/bench/twins: $(BUILD)/obj/bench/twins.o $(BUILD)/bench/libbench.a $(filter-out %/main.o,$(TOOL_OBJ)) $(REFERENCE_OBJ) $(LIB_A)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(RUN_LIBS)
+
+# Tests of what the benchmarks measure with; without the parts that need a bundle's header or kvforge-run's parts.
+BENCH_TEST_OBJ := $(filter-out %/same.o %/pair.o,$(BENCH_LIB_OBJ))
 $(BUILD)/tests/bench_%: tests/bench_%.c $(BENCH_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Ibench/lib $< -o $@ $(BENCH_TEST_OBJ) $(RUN_LIBS)
@@ -205,6 +209,13 @@ check: $(BENCH_BIN)
 .PHONY: bench
 bench: all $(BENCH_BIN)
 	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
+
+# ---- a real GPU, where there is one; GPU_DRIVER=executor tries the scripts without ----
+.PHONY: test-gpu bench-gpu
+test-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) $(LUA) bench/gpu.lua test
+bench-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) GPU_BENCH='$(GPU_BENCH)' $(LUA) bench/gpu.lua bench
 
 # ---- install ----
 BINDIR     ?= $(PREFIX)/bin
@@ -259,7 +270,7 @@ lint: ; @$(MAKE) --no-print-directory -k lint-format lint-lua lint-tidy
 lint-format:
 	$(if $(FORMAT),@$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
 lint-lua:
-	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples bench,@echo "lint: no luacheck, skipped")
 lint-tidy:
 	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
@@ -318,7 +329,9 @@ help:
 	@echo 'make check       run the tests without installing anything'
 	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
-	@echo 'make bench       generation beside NVRTC and nvcc, loading, and other speeds: docs/bench.md'
+	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
+	@echo 'make test-gpu    every kernel, the demo and whole steps on the GPU, if there is one'
+	@echo 'make bench-gpu   the time of every kernel there, beside its copy and matrix rates'
 	@echo 'make asan, tsan  the tests under sanitizers'
 	@echo 'make fuzz        FUZZ_RUNS=$(FUZZ_RUNS) inputs for each fuzzer in tests/fuzz'
 	@echo 'make lint        clang-format, luacheck and clang-tidy'
