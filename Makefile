@@ -109,14 +109,18 @@ $(KVFORGE_RUN): $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A) $(RUN_LIBS)
 
-# An example may use the header of Flash's bundle.
-FLASH := $(BUILD)/deepseek-v4-flash-ring
+# An example may use the header of one of these bundles.
+FLASH  := $(BUILD)/deepseek-v4-flash-ring
+NARROW := $(BUILD)/flash-narrow
 $(FLASH)/manifest.json: examples/deepseek-v4-flash-ring.lua $(KVFORGE)
 	$(KVFORGE) build $< -o $(FLASH) --report $(FLASH).report.json
 
-$(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json
+$(NARROW)/manifest.json: examples/flash-narrow.lua $(KVFORGE)
+	$(KVFORGE) build $< -o $(NARROW)
+
+$(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json $(NARROW)/manifest.json
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(RUN_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) -I$(NARROW) $< -o $@ $(LIB_A) $(RUN_LIBS)
 
 # ---- tests: the first word of a test's name says what it is linked with ----
 $(BUILD)/tests/executor_%: tests/executor_%.c $(EXECUTOR_OBJ)
@@ -171,8 +175,10 @@ demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(KVFORGE) build examples/deepseek-v4-flash-ring.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
-	$(KVFORGE) build examples/flash-narrow.lua -o $(BUILD)/flash-narrow
-	$(KVFORGE_RUN) decode $(BUILD)/flash-narrow
+	$(KVFORGE) build examples/flash-narrow.lua -o $(NARROW)
+	$(KVFORGE_RUN) decode $(NARROW)
+	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(BUILD)/deepseek-v4-flash
+	$(KVFORGE_RUN) decode --flash $(BUILD)/deepseek-v4-flash
 
 # ---- benchmarks: each program prints its own table; executor_* ones link the executor ----
 BENCH_BIN     := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
@@ -203,8 +209,9 @@ $(BUILD)/tests/bench_%: tests/bench_%.c $(BENCH_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Ibench/lib $< -o $@ $(BENCH_TEST_OBJ) $(RUN_LIBS)
 
-# The tests build them too, so that they cannot rot unseen.
+# The tests build them too, so that they cannot rot unseen; objects on the way stay.
 check: $(BENCH_BIN)
+.SECONDARY: $(call obj,$(wildcard bench/*.c)) $(BENCH_LIB_OBJ)
 
 .PHONY: bench
 bench: all $(BENCH_BIN)
@@ -274,7 +281,7 @@ lint-lua:
 lint-tidy:
 	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
-	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
+	    -I$(FLASH) -I$(NARROW) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
 
 # Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang
 # has it, else with a driver of our own that changes the seeds at random. Leaks are looked for once, at the end:
