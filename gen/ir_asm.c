@@ -26,7 +26,6 @@ struct instruction {
     unsigned align;  /* what every pointer must be known to be a multiple of */
     bool effects;    /* touches memory or other threads: never moved, merged or dropped */
     bool collective; /* the whole warp takes part */
-    bool varying;    /* the result differs from thread to thread, whatever the operands */
 };
 
 static const struct instruction instructions[] = {
@@ -132,15 +131,6 @@ static const struct instruction instructions[] = {
      .constraints = "~{memory}",
      .need = {{80, 70}},
      .effects = true},
-    /* thread_id once more: what is computed from it anew need not be kept through a loop. */
-    {.name = "thread_id_anew",
-     .text = "mov.u32 $0, %tid.x;",
-     .constraints = "=r",
-     .need = {{80, 70}},
-     .results = {IR_U32},
-     .n_results = 1,
-     .effects = true,
-     .varying = true},
     /* A barrier of some of the block's warps: its number (0 is the whole block's), its threads. */
     {.name = "barrier_some",
      .text = "bar.sync $0, $1;",
@@ -203,7 +193,7 @@ static int l_asm(lua_State *L) {
         return ir_error(L, "%s takes %d operands", name, i->n_operands);
     LLVMTypeRef types[MAX_OPERANDS];
     LLVMValueRef refs[MAX_OPERANDS];
-    enum ir_level level = i->collective || i->varying ? IR_VARYING : IR_UNIFORM;
+    enum ir_level level = i->collective ? IR_VARYING : IR_UNIFORM;
     int pointers = 0;
     for (int o = 0; o < i->n_operands; o++) {
         struct ir_value v = ir_operand(L, 2 + o, i->operands[o]);

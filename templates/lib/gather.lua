@@ -71,8 +71,7 @@ end
 -- -1. The number of the tile after it is looked up at once.
 function gather.fetch(g, first)
   local T, plan, number = g.T, g.plan, g.number:get()
-  local thread = asm("thread_id_anew")
-  local lane, row = thread % g.lanes, thread // g.lanes
+  local lane, row = g.lane, g.row
   local live = number:ge(0)
   local at = live:select(number, 0):to(u32)
   when(lane:eq(0), function()
