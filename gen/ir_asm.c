@@ -91,8 +91,9 @@ static const struct instruction instructions[] = {
      .n_operands = 10,
      .collective = true},
     /*
-     * Copy 16, 8 or 4 bytes to shared memory, to be waited for: the third operand's first bytes come
-     * from global memory (0: nothing is read), the rest are zeros. Sixteen bypass the first cache.
+     * Copy 16, 8 or 4 bytes to shared memory, to be waited for: the third operand's first bytes
+     * come from global memory (0: nothing is read), the rest are zeros. Sixteen bypass the first
+     * cache.
      */
     {.name = "cp_async16",
      .text = "cp.async.cg.shared.global [$0], [$1], 16, $2;",
@@ -179,6 +180,14 @@ static LLVMTypeRef result_type(const struct ir_module *m, const struct instructi
     return LLVMStructTypeInContext(m->context, types, (unsigned)i->n_results, 0);
 }
 
+/* No pass may make two of it behind a branch that threads of a warp take differently. */
+static void mark_convergent(const struct ir_module *m, LLVMValueRef call) {
+    static const char name[] = "convergent";
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, sizeof name - 1);
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                             LLVMCreateEnumAttribute(m->context, kind, 0));
+}
+
 /* ir.asm(name, operand, ...) -> result, ... */
 static int l_asm(lua_State *L) {
     struct ir_module *m = ir_current(L);
@@ -212,6 +221,7 @@ static int l_asm(lua_State *L) {
                          i->effects || i->collective, 0, LLVMInlineAsmDialectATT, 0);
     LLVMValueRef result =
         LLVMBuildCall2(m->builder, type, assembly, refs, (unsigned)i->n_operands, "");
+    if (i->collective) mark_convergent(m, result);
     for (int r = 0; r < i->n_results; r++) {
         LLVMValueRef part =
             i->n_results == 1 ? result : LLVMBuildExtractValue(m->builder, result, (unsigned)r, "");

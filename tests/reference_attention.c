@@ -247,9 +247,9 @@ static bool same_order(uint32_t head, uint32_t length, const char *target) {
         uint16_t weight[32], column[32];
         for (uint32_t i = 0; i < 32; i++) {
             bool there = first + i < length;
-            s[i] = there ? warps_dot(core, now.q[head], row_at(first + i)) *
-                               (.125f * 0x1.715476p+0f)
-                         : -INFINITY;
+            s[i] = there
+                       ? warps_dot(core, now.q[head], row_at(first + i)) * (.125f * 0x1.715476p+0f)
+                       : -INFINITY;
             most = fmaxf(most, s[i]);
         }
         float next = fmaxf(m, most), alpha = ref_exp2(m - next);
