@@ -94,7 +94,7 @@ local faults = {
     "return { pointer = array:at(start // SECTOR * SECTOR), skew = (skew & 6):to(u32)", "indexer_topk" },
 }
 
-tap.plan(#variants + 3 + #faults)
+tap.plan(#variants + 6 + #faults)
 
 for _, v in ipairs(variants) do
   spec(v[1], v[2])
@@ -115,6 +115,21 @@ spec("sm-80", { ['"sm_90"'] = '"sm_80"', ['window_mode = "ring"'] = 'window_mode
 local built, output = build("sm-80", "sm-80")
 assert(built == 0, output)
 passes("sm-80", "sm_80", "KVF_EXECUTOR_CAPABILITY=8.0")
+
+-- Rows so long that a chip with less shared memory has room for one tile of them only, or for none.
+spec("long", { ['"sm_90"'] = '"sm_89"', ['window_mode = "ring"'] = 'window_mode = "paged"',
+               ["head_dim = 128"] = "head_dim = 1024", ['format = "fp8_token"'] = 'format = "bf16"' })
+built, output = build("long", "long")
+assert(built == 0, output)
+local wrong, many = verify("long", "attn", "KVF_EXECUTOR_CAPABILITY=8.9")
+tap.is(#wrong, 0, "one tile of long rows: equal to the references (" .. many .. " cases)")
+spec("long", { ['"sm_90"'] = '"sm_89"', ['window_mode = "ring"'] = 'window_mode = "paged"',
+               ["head_dim = 128"] = "head_dim = 1024" })
+built, output = build("long", "long")
+tap.ok(built ~= 0 and output:find("need %d+ bytes of shared memory, more than a block has"),
+  "no tile of long rows: refused")
+built = build("long", "long", "--target sm_90")
+tap.is(built, 0, "but not for a chip that has room")
 
 for _, fault in ipairs(faults) do
   local templates = dir .. "/templates"
