@@ -4,8 +4,6 @@
  */
 #include "load.h"
 
-#include "buffer.h"
-#include "call.h"
 #include "input.h"
 
 #include <stdio.h>
@@ -26,7 +24,7 @@ static const struct load loads[] = {
     {"rows_copy", 64, 0, "page"},
 };
 
-enum { ARRAYS = 32, COPY_BYTES = 1 << 15, POOLED_ROWS = 8192 };
+enum { COPY_BYTES = 1 << 15, POOLED_ROWS = 8192 };
 
 /* One launch: its sizes, and the arrays that were made for it. */
 struct bench {
@@ -40,7 +38,7 @@ struct bench {
     uint32_t columns, pages, window_pages; /* of a block table; blocks; window pages or slots */
     uint32_t workspace_pages, entries, chosen, list; /* entries: visible at the last position */
     uint64_t random;
-    struct buffer array[ARRAYS];
+    struct buffer array[LOAD_ARRAYS];
     uint32_t arrays;
 };
 
@@ -224,7 +222,7 @@ static void fill(struct bench *b, const kvf_param_info *p, const struct shape *s
 
 static bool make_array(struct bench *b, const kvf_param_info *p) {
     struct shape shape;
-    if (!read_shape(b, p, &shape) || b->arrays == ARRAYS) {
+    if (!read_shape(b, p, &shape) || b->arrays == LOAD_ARRAYS) {
         fprintf(stderr, "kvforge-run: profile: %s: the shape of %s is unknown here: %s\n",
                 b->kernel, p->name, p->shape);
         return false;
@@ -289,20 +287,36 @@ static uint64_t units_of(const struct bench *b) {
     return tokens;
 }
 
-bool load_run(struct session *session, const kvf_type_info *info, const struct load *load,
-              bool prefill, uint64_t *units) {
+bool load_make(struct session *session, const kvf_type_info *info, const struct load *load,
+               bool prefill, uint32_t requests, struct loaded *out) {
     struct bench *b = calloc(1, sizeof *b);
     if (!b) return false;
     *b = (struct bench){.session = session, .info = info, .kernel = load->kernel, .random = 1};
     bool good = info->head_dim ? rules_of_type(&session->rules, info, &b->rules) : true;
     if (!info->head_dim) b->rules = (struct ref_type){.block = 128, .window = 128, .ring = 128};
     if (good) {
-        set_sizes(b, prefill ? load->prefill : load->decode, prefill);
-        *units = units_of(b);
-        good = call_open(session, info->name, load->kernel, &b->call) && set_all(b) &&
-               call_launch(session, &b->call);
+        if (!requests) requests = prefill ? load->prefill : load->decode;
+        set_sizes(b, requests, prefill);
+        good = call_open(session, info->name, load->kernel, &b->call) && set_all(b);
     }
-    for (uint32_t i = 0; i < b->arrays; i++) buffer_destroy(session, &b->array[i]);
+    *out = (struct loaded){.call = b->call, .arrays = b->arrays, .units = good ? units_of(b) : 0};
+    memcpy(out->array, b->array, sizeof b->array);
     free(b);
+    if (!good) load_free(session, out);
+    return good;
+}
+
+void load_free(struct session *session, struct loaded *loaded) {
+    for (uint32_t i = 0; i < loaded->arrays; i++) buffer_destroy(session, &loaded->array[i]);
+    loaded->arrays = 0;
+}
+
+bool load_run(struct session *session, const kvf_type_info *info, const struct load *load,
+              bool prefill, uint64_t *units) {
+    struct loaded loaded;
+    if (!load_make(session, info, load, prefill, 0, &loaded)) return false;
+    *units = loaded.units;
+    bool good = call_launch(session, &loaded.call);
+    load_free(session, &loaded);
     return good;
 }

@@ -6,11 +6,14 @@
 #ifndef KVF_TOOL_LOAD_H
 #define KVF_TOOL_LOAD_H
 
-#include "session.h"
+#include "buffer.h"
+#include "call.h"
 
 /* The last position of every request; in `prefill` a request brings this many tokens up to it. */
 #define LOAD_LAST  4095
 #define LOAD_CHUNK 256
+
+#define LOAD_ARRAYS 32
 
 /* What one kernel is given. A kernel has a decode launch, a prefill launch, or both. */
 struct load {
@@ -22,6 +25,23 @@ struct load {
 
 /* The load of a kernel, or null if there is none for it. */
 const struct load *load_find(const char *kernel);
+
+/* A launch that is ready: call_launch(session, &loaded.call), any number of times. */
+struct loaded {
+    struct call call;
+    struct buffer array[LOAD_ARRAYS]; /* one for each pointer, in order, named like its parameter */
+    uint32_t arrays;
+    uint64_t units; /* of load->unit */
+};
+
+/*
+ * Make the launch of a kernel of a layer type (info->name "common" and no sizes: rows_copy), for
+ * `requests` requests; 0: as many as `load` says. What the kernel only writes is not uploaded. On
+ * failure there is a message and nothing to free.
+ */
+bool load_make(struct session *session, const kvf_type_info *info, const struct load *load,
+               bool prefill, uint32_t requests, struct loaded *out);
+void load_free(struct session *session, struct loaded *loaded);
 
 /*
  * Launch a kernel of a layer type (info->name "common" and no sizes: rows_copy) once and wait.
