@@ -70,7 +70,8 @@ static uint32_t group_rows(const struct bench *b) {
 
 static void set_sizes(struct bench *b, uint32_t requests, bool prefill) {
     const struct ref_type *rules = &b->rules;
-    if (compresses(b) && !prefill) requests = smaller(requests, POOLED_ROWS / group_rows(b));
+    if (compresses(b) && !prefill && rules->ratio && !ref_keeps_running(rules))
+        requests = smaller(requests, POOLED_ROWS / group_rows(b));
     b->requests = requests;
     b->positions = smaller(LOAD_LAST + 1, b->session->model.max_positions);
     b->each = prefill ? smaller(LOAD_CHUNK, b->positions) : 1;
