@@ -213,7 +213,7 @@ bench: all $(BENCH_BIN)
 .PHONY: test-gpu bench-gpu
 test-gpu: all
 	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) $(LUA) bench/gpu.lua test
-bench-gpu: all
+bench-gpu: all $(BUILD)/bench/twins
 	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) GPU_BENCH='$(GPU_BENCH)' $(LUA) bench/gpu.lua bench
 
 # ---- install ----
