@@ -126,7 +126,7 @@ fields.rules = {
   "an indexer's dim holds rope_dim elements, and is a multiple of 32 for fp4_index",
   "a window does not exceed max_positions",
   "online needs drafts = 0: a running softmax cannot give a rejected token back",
-  "online is refused for compressors without overlap as long as no kernel keeps a running softmax",
+  "online changes compressors without overlap only, and makes their state f32; overlapped ones keep rows",
 }
 
 -- fields.of(level): its records in order; fields.find(level, name): one record, or nil.

@@ -1,5 +1,6 @@
 /*
- * A launch is made from the manifest alone: values by their names, arrays as long as their shapes say.
+ * A launch is made from the manifest alone: values by their names, arrays as long as their shapes
+ * say.
  */
 #include "load.h"
 
@@ -11,24 +12,15 @@
 
 /* Attention and the indexer do much for each token: fewer of them say the same. */
 static const struct load loads[] = {
-    {"swa_write", 256, 4, "row"},
-    {"swa_write_workspace", 0, 4, "row"},
-    {"workspace_fill", 0, 4, "row"},
-    {"tail_append", 256, 4, "row"},
-    {"index_tail_append", 256, 4, "row"},
-    {"compress", 256, 4, "row"},
-    {"index_compress", 256, 4, "row"},
-    {"row_lists", 256, 1, "entry"},
-    {"row_lists_workspace", 0, 1, "entry"},
-    {"translate_pack", 256, 0, "entry"},
-    {"q_norm_rope", 64, 0, "head"},
-    {"inverse_rope", 64, 0, "head"},
-    {"indexer_query", 8, 0, "head"},
-    {"indexer_scores", 4, 0, "entry"},
-    {"indexer_topk", 4, 0, "entry"},
-    {"attn", 4, 0, "row"},
-    {"attn_combine", 32, 0, "head"},
-    {"state_reset", 256, 0, "slot"},
+    {"swa_write", 256, 4, "row"},           {"swa_write_workspace", 0, 4, "row"},
+    {"workspace_fill", 0, 4, "row"},        {"tail_append", 256, 4, "row"},
+    {"index_tail_append", 256, 4, "row"},   {"compress", 256, 4, "row"},
+    {"index_compress", 256, 4, "row"},      {"row_lists", 256, 1, "entry"},
+    {"row_lists_workspace", 0, 1, "entry"}, {"translate_pack", 256, 0, "entry"},
+    {"q_norm_rope", 64, 0, "head"},         {"inverse_rope", 64, 0, "head"},
+    {"indexer_query", 8, 0, "head"},        {"indexer_scores", 4, 0, "entry"},
+    {"indexer_topk", 4, 0, "entry"},        {"attn", 4, 0, "row"},
+    {"attn_combine", 32, 0, "head"},        {"state_reset", 256, 0, "slot"},
     {"rows_copy", 64, 0, "page"},
 };
 
@@ -43,7 +35,7 @@ struct bench {
     struct call call;
     uint32_t requests, each, tokens, positions; /* each: tokens of a request */
     uint32_t window;                            /* rows a token sees */
-    uint32_t columns, pages, window_pages;      /* of a block table; blocks; window pages or slots */
+    uint32_t columns, pages, window_pages; /* of a block table; blocks; window pages or slots */
     uint32_t workspace_pages, entries, chosen, list; /* entries: visible at the last position */
     uint64_t random;
     struct buffer array[LOAD_ARRAYS];
@@ -113,7 +105,7 @@ static bool value_of(const struct bench *b, const char *name, uint64_t *out) {
         {"layers", 1},
         {"positions", b->positions},
         {"pages", !strncmp(b->kernel, "swa_", 4) || kernel_is(b, "workspace_fill") ? b->window_pages
-                                                                                 : b->pages},
+                                                                                   : b->pages},
         {"window_pages", b->window_pages},
         {"block_pages", b->pages},
         {"table_stride", b->columns},
@@ -150,9 +142,7 @@ struct shape {
 
 static uint64_t pages_of(const struct bench *b, const char *name) {
     if (!strncmp(name, "ws_", 3)) return b->workspace_pages;
-    return !strncmp(name, "swa_", 4) ? b->window_pages
-           : b->info->head_dim       ? b->pages
-                                     : b->requests;
+    return !strncmp(name, "swa_", 4) ? b->window_pages : b->info->head_dim ? b->pages : b->requests;
 }
 
 static bool extent(const struct bench *b, const char *text, size_t length, uint64_t *out) {
@@ -206,8 +196,7 @@ static int32_t row_of(const struct bench *b, uint32_t token, uint32_t i) {
 
 static int32_t number_of(const struct bench *b, const char *name, uint32_t i) {
     if (!strcmp(name, "batch_id")) return (int32_t)(i / b->each);
-    if (!strcmp(name, "position"))
-        return (int32_t)(b->positions - b->each + i % b->each);
+    if (!strcmp(name, "position")) return (int32_t)(b->positions - b->each + i % b->each);
     if (!strcmp(name, "cu_tokens")) return (int32_t)(i * b->each);
     if (!strcmp(name, "block_table")) return page_of(b, i, b->pages);
     if (!strcmp(name, "window_table")) return page_of(b, i, b->window_pages);
@@ -234,8 +223,8 @@ static void fill(struct bench *b, const kvf_param_info *p, const struct shape *s
 static bool make_array(struct bench *b, const kvf_param_info *p) {
     struct shape shape;
     if (!read_shape(b, p, &shape) || b->arrays == LOAD_ARRAYS) {
-        fprintf(stderr, "kvforge-run: profile: %s: the shape of %s is unknown here: %s\n", b->kernel,
-                p->name, p->shape);
+        fprintf(stderr, "kvforge-run: profile: %s: the shape of %s is unknown here: %s\n",
+                b->kernel, p->name, p->shape);
         return false;
     }
     char stride[72];
@@ -278,11 +267,14 @@ static uint64_t units_of(const struct bench *b) {
     uint32_t tail = group_rows(b) + b->rules.drafts, ring = b->rules.ring;
     bool paged = b->session->rules.paged;
     uint64_t tokens = b->tokens, requests = b->requests;
+    if (ref_keeps_running(&b->rules) && compresses(b)) return tokens; /* the rest is in the state */
+    if (ref_keeps_running(&b->rules) && strstr(b->kernel, "tail_append"))
+        return requests * smaller(b->each, b->rules.ratio);
     if (compresses(b))
         return requests * (b->each > 1 ? b->each / b->rules.ratio : 1) * group_rows(b);
     if (strstr(b->kernel, "tail_append")) return requests * smaller(b->each, tail);
     if (kernel_is(b, "swa_write")) return requests * (paged ? b->each : smaller(b->each, ring));
-    if (kernel_is(b, "workspace_fill")) 
+    if (kernel_is(b, "workspace_fill"))
         return requests * smaller(b->window - 1, b->positions - b->each);
     if (kernel_is(b, "row_lists") || kernel_is(b, "row_lists_workspace"))
         return tokens * (b->window + (b->info->has_indexer ? 0 : b->entries));
@@ -301,8 +293,7 @@ bool load_make(struct session *session, const kvf_type_info *info, const struct 
     if (!b) return false;
     *b = (struct bench){.session = session, .info = info, .kernel = load->kernel, .random = 1};
     bool good = info->head_dim ? rules_of_type(&session->rules, info, &b->rules) : true;
-    if (!info->head_dim)
-        b->rules = (struct ref_type){.block = 128, .window = 128, .ring = 128};
+    if (!info->head_dim) b->rules = (struct ref_type){.block = 128, .window = 128, .ring = 128};
     if (good) {
         if (!requests) requests = prefill ? load->prefill : load->decode;
         set_sizes(b, requests, prefill);

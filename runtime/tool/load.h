@@ -1,7 +1,7 @@
 /*
- * Full-batch inputs for `kvforge-run profile`: what a busy server launches, so that what is counted is
- * the kernels' own work. Strides are the sizes of what they step over, rounded up to the pointer's
- * alignment; there is no padding, every table entry is backed, every row is written.
+ * Full-batch inputs for `kvforge-run profile`: what a busy server launches, so that what is counted
+ * is the kernels' own work. Strides are the sizes of what they step over, rounded up to the
+ * pointer's alignment; there is no padding, every table entry is backed, every row is written.
  */
 #ifndef KVF_TOOL_LOAD_H
 #define KVF_TOOL_LOAD_H
@@ -44,8 +44,8 @@ bool load_make(struct session *session, const kvf_type_info *info, const struct 
 void load_free(struct session *session, struct loaded *loaded);
 
 /*
- * Launch a kernel of a layer type (info->name "common" and no sizes: rows_copy) once and wait. `units`
- * takes how many of load->unit were worked on. False with a message if something failed.
+ * Launch a kernel of a layer type (info->name "common" and no sizes: rows_copy) once and wait.
+ * `units` takes how many of load->unit were worked on. False with a message if something failed.
  */
 bool load_run(struct session *session, const kvf_type_info *info, const struct load *load,
               bool prefill, uint64_t *units);

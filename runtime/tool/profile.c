@@ -1,15 +1,15 @@
 /*
  * kvforge-run profile: what a bundle's kernels did on the executor, counted exactly, and how long a
- * chip would at least need for it. Each kernel is launched on full batches, see load.h. With --verify
- * all of verify's odd inputs are counted together, in a process of its own; the executor leaves its
- * counters in a file.
+ * chip would at least need for it. Each kernel is launched on full batches, see load.h. With
+ * --verify all of verify's odd inputs are counted together, in a process of its own; the executor
+ * leaves its counters in a file.
  */
 #include "counted.h"
 #include "load.h"
 #include "tool.h"
 
-#include <jansson.h>
 #include <getopt.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +170,8 @@ static json_t *count_all(const struct wanted *wanted) {
         good = count_type(&session, wanted, &common, list);
     session_close(&session);
     if (good && json_array_size(list)) return list;
-    if (good) fprintf(stderr, "kvforge-run: profile: the bundle has no such kernel or layer type\n");
+    if (good)
+        fprintf(stderr, "kvforge-run: profile: the bundle has no such kernel or layer type\n");
     json_decref(list);
     return NULL;
 }
@@ -210,7 +211,8 @@ static json_t *count_verify(const struct wanted *wanted) {
     json_t *kernels = json_load_file(path, 0, &error);
     unlink(path);
     if (status == TOOL_GOOD && json_is_array(kernels) && json_array_size(kernels)) return kernels;
-    fprintf(stderr, "kvforge-run: the executor counted nothing, or verify failed (it ended with %d)\n",
+    fprintf(stderr,
+            "kvforge-run: the executor counted nothing, or verify failed (it ended with %d)\n",
             status);
     json_decref(kernels);
     return NULL;
@@ -219,21 +221,22 @@ static json_t *count_verify(const struct wanted *wanted) {
 /* ---- the command ---- */
 
 static int usage(FILE *out, int status) {
-    fprintf(out,
-            "usage: kvforge-run profile [options] BUNDLE\n\n"
-            "Run BUNDLE's kernels on the executor, count what they do, and estimate the least time "
-            "on a chip.\nEvery kernel is launched on full batches, with aligned strides and "
-            "without padding:\n"
-            "  decode   256 requests, one token each at position %d, where every group completes;\n"
-            "           fewer where a group is long or a token costs much: q_norm_rope and\n"
-            "           inverse_rope 64, attn_combine 32, indexer_query 8, attn, indexer_scores and\n"
-            "           indexer_topk 4\n"
-            "  prefill  4 requests with %d tokens each up to that position (row lists: 1)\n\n"
-            "options:\n"
-            "  --verify          count all of verify's inputs instead, odd strides and padding "
-            "included\n"
-            "  --chip NAME       one of",
-            LOAD_LAST, LOAD_CHUNK);
+    fprintf(
+        out,
+        "usage: kvforge-run profile [options] BUNDLE\n\n"
+        "Run BUNDLE's kernels on the executor, count what they do, and estimate the least time "
+        "on a chip.\nEvery kernel is launched on full batches, with aligned strides and "
+        "without padding:\n"
+        "  decode   256 requests, one token each at position %d, where every group completes;\n"
+        "           fewer where a group is long or a token costs much: q_norm_rope and\n"
+        "           inverse_rope 64, attn_combine 32, indexer_query 8, attn, indexer_scores and\n"
+        "           indexer_topk 4\n"
+        "  prefill  4 requests with %d tokens each up to that position (row lists: 1)\n\n"
+        "options:\n"
+        "  --verify          count all of verify's inputs instead, odd strides and padding "
+        "included\n"
+        "  --chip NAME       one of",
+        LOAD_LAST, LOAD_CHUNK);
     for (int i = 0; i < CHIPS; i++) fprintf(out, " %s", chips[i].name);
     fprintf(out, " (H100)\n"
                  "  --kernel NAME,... only these kernels\n"
@@ -245,9 +248,12 @@ static int usage(FILE *out, int status) {
 /* Returns -1 to go on, else the exit status. */
 static int parse(int argc, char **argv, struct wanted *out) {
     static const struct option list[] = {
-        {"help", no_argument, NULL, 'h'},         {"verify", no_argument, NULL, 'v'},
-        {"chip", required_argument, NULL, 'c'},   {"kernel", required_argument, NULL, 'k'},
-        {"type", required_argument, NULL, 't'},   {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"verify", no_argument, NULL, 'v'},
+        {"chip", required_argument, NULL, 'c'},
+        {"kernel", required_argument, NULL, 'k'},
+        {"type", required_argument, NULL, 't'},
+        {"json", required_argument, NULL, 'j'},
         {NULL, 0, NULL, 0},
     };
     *out = (struct wanted){.chip = find_chip("H100")};
@@ -276,8 +282,8 @@ int tool_profile(int argc, char **argv) {
     json_t *kernels = wanted.verify ? count_verify(&wanted) : count_all(&wanted);
     if (!kernels) return TOOL_FAILED;
     print_table(kernels, wanted.chip);
-    bool kept = !wanted.keep ||
-                !json_dump_file(kernels, wanted.keep, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    bool kept =
+        !wanted.keep || !json_dump_file(kernels, wanted.keep, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     if (!kept) fprintf(stderr, "kvforge-run: profile: cannot write %s\n", wanted.keep);
     json_decref(kernels);
     return kept ? TOOL_GOOD : TOOL_FAILED;

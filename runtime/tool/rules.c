@@ -33,6 +33,7 @@ static void read_rules(json_t *model, struct rules *out) {
         .round_before_norm = flag(model, "round_before_norm"),
         .round_before_rope = flag(model, "round_before_rope"),
         .hadamard = flag(model, "hadamard"),
+        .online = flag(model, "online"),
         .norm_eps = (float)json_number_value(json_object_get(model, "norm_eps")),
     };
 }

@@ -117,6 +117,7 @@ struct step {
     uint64_t memory_bytes;
     kvf_batch_buffers tables_of; /* the pool's, on the host */
     struct buffer batch_id, position, cu_tokens, state_slot, write_from, window_from;
+    struct buffer reader_id, reader_position; /* as batch_id and position, -1 where none attends */
     struct buffer block_table[STEP_TABLES], index_table, window_table;
     struct buffer ids, copy_from, copy_to;
     struct buffer workspace[REF_PLANES * STEP_TYPES];
@@ -134,11 +135,15 @@ struct step {
 bool step_open(struct session *session, const struct step_options *options, struct step *out);
 void step_close(struct step *step);
 
-/* A sequence in a step. `fresh`: it was admitted since the last step, with this snapshot. */
+/*
+ * A sequence in a step. `fresh`: it was admitted since the last step, with this snapshot. Tokens
+ * below `attend_from` write their rows and do not attend: the kernels that read see padding.
+ */
 struct step_request {
     kvf_sequence sequence;
     bool fresh;
     kvf_snapshot restore;
+    uint32_t attend_from;
 };
 
 /*
