@@ -34,9 +34,9 @@ enum { DECODE = 256, PREFILL = 32, SAMPLES = 30 }; /* requests, and samples of a
 static const struct pair_job jobs[] = {
     {"csa", "swa_write", "rows", "swa_write", {{"tokens", 4}}, 128, 0, 0},
     {"csa", "workspace_fill", "rows", "workspace_fill", {{"requests", 1}, {NULL, 32}}, 128, 0, 0},
-    {"csa", "tail_append", "rows", "csa_tail_append", {{"tokens", 1}}, 128, 0, 0},
-    {"csa", "index_tail_append", "rows", "index_tail_append", {{"tokens", 1}}, 32, 0, 0},
-    {"hca", "tail_append", "rows", "hca_tail_append", {{"tokens", 1}}, 64, 0, 0},
+    {"csa", "tail_append", "rows", "csa_tail_append", {{"tokens", 1}}, 256, 0, 0},
+    {"csa", "index_tail_append", "rows", "index_tail_append", {{"tokens", 1}}, 64, 0, 0},
+    {"hca", "tail_append", "rows", "hca_tail_append", {{"tokens", 1}}, 128, 0, 0},
     {"csa", "compress", "rows", "csa_compress", {{"tokens", 1}}, 128, 0, CODES},
     {"csa", "index_compress", "rows", "index_compress", {{"tokens", 1}}, 32, 0, CODES},
     {"hca", "compress", "rows", "hca_compress", {{"tokens", 1}}, 128, 0, CODES},
