@@ -40,8 +40,10 @@ static void fill_index_page(uint64_t *random, uint8_t *page, uint64_t bytes) {
 
 /* Stored rows and tails, which a load fills with one number all over. */
 static void enrich(uint64_t *random, const kvf_param_info *param, struct buffer *array) {
-    uint64_t bytes = 0, total = buffer_bytes(array);
-    bool pages = sscanf(param->shape, "pages of %lu bytes", &bytes) == 1;
+    static const char words[] = "pages of ";
+    bool pages = !strncmp(param->shape, words, sizeof words - 1);
+    uint64_t bytes = pages ? strtoull(param->shape + sizeof words - 1, NULL, 10) : 0;
+    uint64_t total = buffer_bytes(array);
     if (strstr(param->name, "tail_k") || strstr(param->name, "tail_z"))
         input_vector(random, INPUT_RANDOM, REF_F32, buffer_data(array), (uint32_t)(total / 4));
     else if (!strcmp(param->name, "src"))
