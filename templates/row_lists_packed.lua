@@ -65,7 +65,8 @@ return kernel {
     local window, others = out:at(room), out
     if variant.prefill and not T.indexer then window, others = out, out:at(n) end
     loop(u32, lane_id(), n, 32, function(i)
-      window:at(i):store(lists.row(p.window_table, p.table_stride, p.window_pages, request, before - n + i, T.model.block))
+      window:at(i):store(lists.row(p.window_table, p.table_stride, p.window_pages, request, before - n + i,
+        T.model.block))
     end)
     if packed.reads_all(T) then
       local entries = imin((position + 1) // T.ratio, room)

@@ -17,9 +17,10 @@ return kernel {
   params = function() return {
     value("tokens", u32), value("requests", u32), value("block_pages", u32), value("table_stride", u32),
     value("list_rows", u32), value("topk_stride", u32),
-    input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"), input("indptr", i32, "[tokens + 1]"),
-    input("topk", i32, "[tokens][topk_stride]"), input("topk_count", i32, "[tokens]"),
-    input("block_table", i32, "[requests][table_stride]"), input("window_count", i32, "[tokens]"),
+    input("batch_id", i32, "[tokens]"), input("position", i32, "[tokens]"),
+    input("indptr", i32, "[tokens + 1]"), input("topk", i32, "[tokens][topk_stride]"),
+    input("topk_count", i32, "[tokens]"), input("block_table", i32, "[requests][table_stride]"),
+    input("window_count", i32, "[tokens]"),
     output("rows", i32, "[list_rows]"),
   } end,
 
