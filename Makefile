@@ -157,12 +157,13 @@ packages:
 check: all $(TEST_BIN)
 	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
-# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; models
-# in which every two options meet, and specs at the edges of every field.
+# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; exp2 of every
+# float; models in which every two options meet, and specs at the edges of every field.
 .PHONY: test-long
 test-long: check
 	$(BUILD)/tests/pool_fuzz $(or $(OPERATIONS),100000000)
 	$(BUILD)/tests/pool_interleavings 10
+	$(BUILD)/tests/reference_exp2 --long
 	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' ./tests/matrix.lua ./tests/shapes.lua
 
 .PHONY: test demo
@@ -198,8 +199,12 @@ $(BUILD)/bench/executor_%: $(BUILD)/obj/bench/executor_%.o $(BUILD)/bench/libben
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/bench/libbench.a $(LIB_A) $(FAKE)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter-out $(FAKE),$^) $(RUN_LIBS)
 
-# Tests of what the benchmarks measure with; without the one part that needs a bundle's header.
-BENCH_TEST_OBJ := $(filter-out %/same.o,$(BENCH_LIB_OBJ))
+# It runs kernels as kvforge-run does.
+$(BUILD)/bench/twins: $(BUILD)/obj/bench/twins.o $(BUILD)/bench/libbench.a $(filter-out %/main.o,$(TOOL_OBJ)) $(REFERENCE_OBJ) $(LIB_A)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(RUN_LIBS)
+
+# Tests of what the benchmarks measure with; without the parts that need a bundle's header or kvforge-run's parts.
+BENCH_TEST_OBJ := $(filter-out %/same.o %/pair.o,$(BENCH_LIB_OBJ))
 $(BUILD)/tests/bench_%: tests/bench_%.c $(BENCH_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Ibench/lib $< -o $@ $(BENCH_TEST_OBJ) $(RUN_LIBS)
@@ -211,6 +216,13 @@ check: $(BENCH_BIN)
 .PHONY: bench
 bench: all $(BENCH_BIN)
 	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
+
+# ---- a real GPU, where there is one; GPU_DRIVER=executor tries the scripts without ----
+.PHONY: test-gpu bench-gpu
+test-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) $(LUA) bench/gpu.lua test
+bench-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) GPU_BENCH='$(GPU_BENCH)' $(LUA) bench/gpu.lua bench
 
 # ---- install ----
 BINDIR     ?= $(PREFIX)/bin
@@ -265,14 +277,15 @@ lint: ; @$(MAKE) --no-print-directory -k lint-format lint-lua lint-tidy
 lint-format:
 	$(if $(FORMAT),@$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
 lint-lua:
-	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples bench,@echo "lint: no luacheck, skipped")
 lint-tidy:
 	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
 	    -I$(FLASH) -I$(NARROW) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
 
 # Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang
-# has it, else with a driver of our own that changes the seeds at random.
+# has it, else with a driver of our own that changes the seeds at random. Leaks are looked for once, at the end:
+# after every input it takes fifty times as long.
 FUZZ_CC    ?= clang-19
 FUZZ_CXX   ?= clang++-19
 FUZZ_RUNS  ?= 1000000
@@ -293,7 +306,7 @@ fuzz:
 run-fuzzers: $(FUZZ_BIN)
 	for fuzzer in $(FUZZ_BIN); do \
 	    name=$$(basename $$fuzzer); echo "$$name: $(FUZZ_RUNS) inputs"; mkdir -p $(BUILD)/corpus/$$name; \
-	    $$fuzzer -runs=$(FUZZ_RUNS) -seed=1 -timeout=10 -verbosity=0 -print_final_stats=1 \
+	    $$fuzzer -runs=$(FUZZ_RUNS) -seed=1 -timeout=10 -detect_leaks=0 -verbosity=0 -print_final_stats=1 \
 	        $(BUILD)/corpus/$$name $$(ls -d tests/fuzz/seeds/$$name 2>/dev/null) || exit 1; done
 
 $(BUILD)/fuzzers/executor_%: tests/fuzz/executor_%.c $(EXECUTOR_OBJ)
@@ -323,7 +336,9 @@ help:
 	@echo 'make check       run the tests without installing anything'
 	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
-	@echo 'make bench       generation beside NVRTC and nvcc, loading, and other speeds: docs/bench.md'
+	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
+	@echo 'make test-gpu    every kernel, the demo and whole steps on the GPU, if there is one'
+	@echo 'make bench-gpu   the time of every kernel there, beside its copy and matrix rates'
 	@echo 'make asan, tsan  the tests under sanitizers'
 	@echo 'make fuzz        FUZZ_RUNS=$(FUZZ_RUNS) inputs for each fuzzer in tests/fuzz'
 	@echo 'make lint        clang-format, luacheck and clang-tidy'

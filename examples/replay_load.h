@@ -5,7 +5,12 @@
 #ifndef REPLAY_LOAD_H
 #define REPLAY_LOAD_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* getline and clock_gettime, where the compiler was told -std=c17 */
+#endif
+
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,10 +6,13 @@
 #ifndef REPLAY_RUN_H
 #define REPLAY_RUN_H
 
+#include "replay_load.h"
+
+#include <kvforge.h>
+#include <stdbool.h>
 #include <time.h>
 
-#include "kvforge.h"
-#include "replay_load.h"
+enum { RUN_MAX_RUNNING = 4096 };
 
 struct run_options {
     uint32_t step_tokens, max_running;
@@ -178,7 +181,7 @@ static inline kvf_status run_admit_head(struct run *r, uint32_t budget) {
 
 /* One step: everything is prepared first, then computed together, then committed. */
 static inline uint32_t run_step(struct run *r) {
-    static uint32_t planned[4096];
+    static uint32_t planned[RUN_MAX_RUNNING];
     uint32_t budget = r->options.step_tokens, used = 0;
     double start = run_clock();
     for (uint32_t i = 0; i < r->active_count; i++) planned[i] = 0;

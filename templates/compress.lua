@@ -3,15 +3,16 @@
 -- and its first warp normalises, rotates and stores the entry.
 --
 -- Rows of this launch come from the projections, through the tail's dtype, older ones from the tail
--- ring: so a group that spans two launches gives the same bits as one inside a launch.
+-- ring: so a group that spans two launches gives the same bits as one inside a launch. Where the
+-- compressor keeps a running softmax, that stands for the older rows; see lib/running.lua.
 local vectors = require "vectors"
 local norm = require "norm"
 local latent = require "latent"
 local quantise = require "quantise"
 local hadamard = require "hadamard"
 local exp2 = require "exp2"
+local running = require "running"
 
-local CHANNELS = 4      -- of a thread: 16 bytes of f32
 local UNROLLED = 8      -- groups of at most so many rows stay in registers
 
 local function variants(T)
@@ -25,10 +26,16 @@ local function variants(T)
   return list
 end
 
-local function threads(dim) return math.max(32, dim // CHANNELS) end
+-- Channels of a thread: 16 bytes of the tails.
+local function channels(T)
+  if running.keeps(T) then return running.CHANNELS end
+  return T.model.state_dtype == f32 and 4 or 8
+end
+local function threads(T, dim) return math.max(32, dim // channels(T)) end
 local function width(T, variant) return T.overlap and 2 * variant.dim or variant.dim end
 
 local function tail_names(T, variant)
+  if running.keeps(T) then return running.arrays(variant.prefix) end
   local names = {}
   for _, stream in ipairs(T.overlap and { "a", "b" } or { "a" }) do
     names[#names + 1] = variant.prefix .. "tail_k" .. stream
@@ -38,13 +45,6 @@ local function tail_names(T, variant)
 end
 
 -- ---- the rows of a group ----
-
--- Four channels of a row as f32, 16 or 8 bytes an access.
-local function four(at)
-  local x = at:load(CHANNELS)
-  for e, value in ipairs(x) do x[e] = value:to(f32) end
-  return x
-end
 
 local function through(dtype, x)
   if dtype == f32 then return x end
@@ -57,6 +57,10 @@ local function add(x, y)
   local z = {}
   for e, value in ipairs(x) do z[e] = value + y[e] end
   return z
+end
+
+local function assign(slots, x)
+  for e, value in ipairs(x) do slots[e]:set(value) end
 end
 
 -- What a row's loads need: `g` is the group: position and token (i32) of its last token, the
@@ -81,7 +85,7 @@ local function row_reader(T, p, variant, g)
 
   local function ape(stream_column, s)
     local row = p.ape:at((s % T.ratio):to(u64) * width(T, variant))
-    return four(row:at(stream_column):at(g.channel))
+    return vectors.load_wide(row:at(stream_column):at(g.channel), g.channels)
   end
 
   -- Load a row's score, and its value if `values` is given, into variables.
@@ -90,25 +94,26 @@ local function row_reader(T, p, variant, g)
     local k_name, z_name = variant.prefix .. "tail_k" .. stream, variant.prefix .. "tail_z" .. stream
     local state = T.model.state_dtype
     from(q, function(s)
-      local z = four(ring_row(z_name, s))
+      local z = vectors.load_wide(ring_row(z_name, s), g.channels)
       if not T.model.ape_on_write then z = add(z, ape(column, s)) end
-      for e = 1, CHANNELS do scores[e]:set(z[e]) end
+      assign(scores, z)
       if values then
-        local k = four(ring_row(k_name, s))
-        for e = 1, CHANNELS do values[e]:set(k[e]) end
+        local k = vectors.load_wide(ring_row(k_name, s), g.channels)
+        assign(values, k)
       end
     end, function(token, s)
       local at = token:to(u64)
-      local z = four(p.score:bytes(at * p.score_stride):at(column):at(g.channel))
+      local z = vectors.load_wide(p.score:bytes(at * p.score_stride):at(column):at(g.channel), g.channels)
       if T.model.ape_on_write then
         z = through(state, add(z, ape(column, s)))
       else
         z = add(through(state, z), ape(column, s))
       end
-      for e = 1, CHANNELS do scores[e]:set(z[e]) end
+      assign(scores, z)
       if values then
-        local k = through(state, four(p.kv:bytes(at * p.kv_stride):at(column):at(g.channel)))
-        for e = 1, CHANNELS do values[e]:set(k[e]) end
+        local k = vectors.load_wide(p.kv:bytes(at * p.kv_stride):at(column):at(g.channel), g.channels)
+        k = through(state, k)
+        assign(values, k)
       end
     end)
   end
@@ -116,9 +121,9 @@ local function row_reader(T, p, variant, g)
   return reader
 end
 
-local function fresh(first)
+local function fresh(g, first)
   local slots = {}
-  for e = 1, CHANNELS do slots[e] = variable(f32, first) end
+  for e = 1, g.channels do slots[e] = variable(f32, first) end
   return slots
 end
 
@@ -142,8 +147,8 @@ end
 -- The base of the exponent: the largest score, 0 where there is none.
 local function base_of(most)
   local base = {}
-  for e = 1, CHANNELS do
-    local m = most[e]:get()
+  for e, slot in ipairs(most) do
+    local m = slot:get()
     base[e] = m:eq(-math.huge):select(0.0, m)
   end
   return base
@@ -151,18 +156,18 @@ end
 
 -- The softmax over the rows, per channel: the weighted mean of the values.
 local function pool(T, g, reader)
-  local most, sum, acc = fresh(-math.huge), fresh(0.0), fresh(0.0)
+  local most, sum, acc = fresh(g, -math.huge), fresh(g, 0.0), fresh(g, 0.0)
   local kept = {}
   each_row(T, g.rows, function(q, stream)
-    local scores = fresh(-math.huge)
-    local values = g.rows <= UNROLLED and fresh(0.0) or nil
+    local scores = fresh(g, -math.huge)
+    local values = g.rows <= UNROLLED and fresh(g, 0.0) or nil
     reader.load(q, stream, scores, values)
     kept[#kept + 1] = { scores = scores, values = values }
-    for e = 1, CHANNELS do most[e]:set(max(most[e]:get(), scores[e]:get())) end
+    for e = 1, g.channels do most[e]:set(max(most[e]:get(), scores[e]:get())) end
   end)
   local base = base_of(most)
   local function weigh(scores, values)
-    for e = 1, CHANNELS do
+    for e = 1, g.channels do
       local w = exp2.exp2((scores[e]:get() - base[e]) * exp2.LOG2E)
       sum[e]:set(sum[e]:get() + w)
       acc[e]:set(acc[e]:get() + w * values[e]:get())
@@ -172,13 +177,13 @@ local function pool(T, g, reader)
     for _, row in ipairs(kept) do weigh(row.scores, row.values) end
   else
     each_row(T, g.rows, function(q, stream)
-      local scores, values = fresh(-math.huge), fresh(0.0)
+      local scores, values = fresh(g, -math.huge), fresh(g, 0.0)
       reader.load(q, stream, scores, values)
       weigh(scores, values)
     end)
   end
   local pooled = {}
-  for e = 1, CHANNELS do
+  for e = 1, g.channels do
     local total = sum[e]:get()
     pooled[e] = total:eq(0.0):select(0.0, acc[e]:get() / total)
   end
@@ -188,11 +193,16 @@ end
 -- ---- from the threads' channels to a warp's spread row ----
 
 -- Run `after(x, weight)` in the first warp, with the row and the norm's weight spread over it.
-local function spread(pooled, p, dim, after)
+local function spread(T, pooled, p, dim, after)
   local row, weight, thread = vectors.stage(dim), vectors.stage(dim), thread_id()
-  local function store() row.store(thread, pooled) end
-  if dim // CHANNELS < 32 then when(thread:lt(dim // CHANNELS), store) else store() end
-  weight.fill(p.norm_weight, threads(dim))
+  local owners, fours = dim // #pooled, #pooled // 4
+  local function store()
+    for i = 0, fours - 1 do
+      row.store(thread * fours + i, { table.unpack(pooled, 4 * i + 1, 4 * i + 4) })
+    end
+  end
+  if owners < 32 then when(thread:lt(owners), store) else store() end
+  weight.fill(p.norm_weight, threads(T, dim))
   barrier()
   when(warp_id():eq(0), function() after(row.load(), weight.load()) end)
 end
@@ -215,17 +225,15 @@ end
 return kernel {
   name = "compress",
   job = "each group that completes: softmax per channel, RMSNorm, RoPE, quantise, into its entry",
-  block = function(_, variant) return threads(variant.dim) end,
+  block = function(T, variant) return threads(T, variant.dim) end,
   grid = { per("tokens") },
   variants = variants,
 
   rules = function(T)
     local list = {}
     for _, variant in ipairs(variants(T)) do
-      list[#list + 1] = { variant.dim % 16 == 0 and threads(variant.dim) % 32 == 0,
+      list[#list + 1] = { variant.dim % 16 == 0 and threads(T, variant.dim) % 32 == 0,
         variant.name .. " pools rows of a multiple of 16 elements in whole warps" }
-      list[#list + 1] = { T.overlap or not T.model.online, variant.name .. " cannot keep a running softmax "
-        .. "yet: online must be false for compressors without overlap" }
     end
     if T.indexer then
       list[#list + 1] = { not T.model.hadamard or T.indexer.dim & (T.indexer.dim - 1) == 0,
@@ -269,15 +277,17 @@ return kernel {
     -- Threads beyond the row's channels pool the last ones once more and store nothing.
     local dim = variant.dim
     local thread = thread_id()
-    if dim // CHANNELS < 32 then thread = imin(thread, dim // CHANNELS - 1) end
+    local owners = dim // channels(T)
+    if owners < 32 then thread = imin(thread, owners - 1) end
     local g = {
       rows = (T.overlap and 2 or 1) * T.ratio, position = position, token = token:to(i32),
-      first_token = p.cu_tokens:at(request):load(), slot = slot:to(u64), channel = thread * CHANNELS,
+      first_token = p.cu_tokens:at(request):load(), slot = slot:to(u64),
+      channels = channels(T), channel = thread * channels(T), dim = dim, prefix = variant.prefix,
     }
-    local pooled = pool(T, g, row_reader(T, p, variant, g))
+    local pooled = running.keeps(T) and running.pool(T, p, g) or pool(T, g, row_reader(T, p, variant, g))
     local number = position:to(u32) % T.model.block // T.ratio
     local first = (position - (T.ratio - 1)):to(u64)
-    spread(pooled, p, dim, function(x, weight)
+    spread(T, pooled, p, dim, function(x, weight)
       local row = rows(T.place[variant.place], p, page:to(u64), number:to(u64))
       store_entry(T, variant, row, x, weight, p.rope:at(first * T.rope_dim))
     end)

@@ -1,4 +1,7 @@
 /* Modules that mean harm end in an error that names a line, or in a finding, never in a crash. */
+#include <stdarg.h>
+#include <time.h>
+
 #include "executor_tools.h"
 
 static char *big;
@@ -55,7 +58,9 @@ static void refuse_all(void) {
            "dimensions");
     refuse("a number beyond 64 bits", KERNEL ".reg .b64 %r1;\nmov.u64 %r1, 99999999999999999999;\n",
            "cannot read");
-    refuse("an unclosed comment", KERNEL "/* ret;\n}\n", "not closed");
+    refuse("an unclosed comment", KERNEL "/* ret;\n}\n", "line 6: cannot read '/*");
+    refuse("an unclosed comment behind the last function", KERNEL "ret;\n}\n/*\n",
+           "line 8: cannot read '/*");
     refuse("an unclosed string", HEADER ".file 1 \"abc\n", "cannot read");
     refuse("bytes that are no text", HEADER "\x01\x02\xff\xfe", "cannot read");
     refuse("a module that just ends", KERNEL, "not closed");
@@ -67,6 +72,83 @@ static void refuse_all(void) {
     refuse("a branch out of its scope", KERNEL "bra x;\n{\nx:\nret;\n}\n}\n", "not defined");
     refuse("parameters without end", repeat(HEADER ".entry k(", ".param .b8 x[9000],\n", 9, ")\n"),
            "parameters");
+}
+
+/* ---- by the hundred thousand: what takes more than its share of time does not end here ---- */
+
+static size_t big_used, big_size;
+
+static __attribute__((format(printf, 1, 2))) void add(const char *format, ...) {
+    if (big_size - big_used < 300) {
+        char *grown = realloc(big, big_size = 2 * big_size + 1000);
+        if (!grown) exit(1);
+        big = grown;
+    }
+    va_list args;
+    va_start(args, format);
+    big_used += (size_t)vsnprintf(big + big_used, 300, format, args);
+    va_end(args);
+}
+
+static void start(const char *head) {
+    big_used = 0;
+    add("%s", head);
+}
+
+/* Loads `big`; it must be accepted (reason null) or refused for the reason, in a few seconds. */
+static void quickly(const char *what, const char *reason) {
+    clock_t before = clock();
+    CUresult result;
+    CUmodule module = tools_load(big, &result);
+    double seconds = (double)(clock() - before) / CLOCKS_PER_SEC;
+    bool good = reason ? result == 218 && strstr(tools_log, reason) : result == 0;
+    ok(good && seconds < 20, "%s", what);
+    tap_note("%.2f s, %zu bytes of text, %d %s", seconds, big_used, result, tools_log);
+    if (module) cuModuleUnload(module);
+}
+
+static void load_many(void) {
+    enum { MANY = 200000 };
+    start(KERNEL);
+    for (int i = 0; i < MANY; i++) add("L%d:\n", i);
+    add("bra L%d;\n}\n", MANY / 2);
+    quickly("labels by the hundred thousand", NULL);
+    start(KERNEL);
+    for (int i = 0; i < MANY; i++) add(".reg .b32 r%d;\n", i);
+    quickly("registers by the hundred thousand, each declared", "registers");
+    start(KERNEL ".reg .b32 %r<9>;\n");
+    for (int i = 0; i < MANY; i++) add("add.u32 %%r1, %%r1, %d;\n", 7 * i);
+    add("}\n");
+    quickly("constants by the hundred thousand", NULL);
+    start(HEADER);
+    for (int i = 0; i < MANY; i++) add(".func f%d() { ret; }\n", i);
+    quickly("functions by the hundred thousand", NULL);
+    start(HEADER ".extern .shared .b8 dynamic[];\n");
+    for (int i = 0; i < MANY / 4; i++)
+        add(".func f%d() { .reg .b32 %%r; mov.u32 %%r, dynamic; }\n.entry k%d() { .reg .b32 %%r; "
+            "mov.u32 %%r, dynamic; }\n",
+            i, i);
+    quickly("functions and kernels by the ten thousand with dynamic shared memory", NULL);
+    start(HEADER ".global .u64 v0;\n");
+    for (int i = 1; i < 20000; i++) add(".global .u64 v%d = v%d;\n", i, i - 1);
+    quickly("variables by the ten thousand that point at each other", NULL);
+    start(HEADER);
+    for (int i = 0; i < 49152; i++) add(".shared .b8 s%d;\n", i);
+    add(".entry k() {\n.reg .b32 %%r;\n");
+    for (int i = 0; i < 49152; i++) add("mov.u32 %%r, s%d;\n", i);
+    add("}\n");
+    quickly("every byte of shared memory a variable", NULL);
+    start(HEADER ".global .b8 big[2147483648];\n.global .b8 bigger[60000000000];\n");
+    quickly("gigabytes of .global", NULL);
+    start(KERNEL);
+    for (int i = 0; i < MANY; i++) add("{ x: bra x; }\n");
+    add("}\n");
+    quickly("scopes by the hundred thousand", NULL);
+    start(HEADER);
+    for (int i = 0; i < MANY; i++) add(".file %d \"a\"\n.pragma \"x\";\n", i);
+    add(".entry k(\n");
+    for (int i = 0; i < MANY; i++) add(".param .b8 p%d,\n", i);
+    quickly("parameters by the hundred thousand", "parameters");
 }
 
 static CUresult run(const char *text, unsigned threads) {
@@ -102,6 +184,15 @@ static void run_all(void) {
        "a call of no function");
     is(run(KERNEL ".reg .b64 %r<3>;\nmov.u64 %r1, -8;\nld.u64 %r2, [%r1];\nret;\n}\n", 32), 700,
        "an address at the end of the space");
+    is(run(KERNEL ".reg .b64 %r<3>;\nmov.u64 %r1, -1;\nld.param.u64 %r2, [%r1];\nret;\n}\n", 32),
+       700, "a parameter at the end of the space");
+    is(run(KERNEL ".reg .b64 %r<3>;\nld.param.u64 %r2, [-4];\nret;\n}\n", 32), 700,
+       "a parameter before the first");
+    is(run(HEADER ".func f()\n{\nret;\n}\n"
+                  ".entry k(.param .u64 p)\n{\n.param .b64 x;\n.reg .b64 %r1;\nmov.u64 %r1, "
+                  "-1;\nst.param.u64 [%r1], %r1;\nret;\n}\n",
+           32),
+       700, "a call's parameter at the end of the space");
     is(run(KERNEL ".reg .b32 %r<3>;\nld.shared.u32 %r1, [0];\nret;\n}\n", 32), 700,
        "shared memory that nobody has");
     is(run(KERNEL ".reg .b32 %r<3>;\n.shared .b8 s[8];\nmov.u32 %r1, s;\nld.shared.u32 %r2, "
@@ -117,10 +208,11 @@ static void run_all(void) {
 }
 
 int main(void) {
-    tap_plan(22 + 12);
+    tap_plan(23 + 10 + 15);
     setenv("KVF_EXECUTOR_STEPS", "100000", 1);
     tools_start();
     refuse_all();
+    load_many();
     run_all();
     free(big);
     return tap_done();

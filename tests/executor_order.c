@@ -133,14 +133,39 @@ static void check_shuffles(const char *mode) {
     ok(!wrong, "shfl.%s of every distance and width", mode);
 }
 
+/*
+ * Blocks that wait for the one before, with more of them than one thread keeps at a time; the first
+ * is so long that all others have had to be put aside.
+ */
+static void check_waiting_blocks(void) {
+    enum { BLOCKS = 100 };
+    static const uint32_t zero;
+    uint32_t rounds = 2500000, got = 0;
+    CUmodule module = tools_load(
+        HEAD "setp.ne.u32 %p1, %r2, 0;\n@%p1 bra wait;\nlong:\nsub.u32 %r9, %r9, 1;\n"
+             "setp.ne.u32 %p2, %r9, 0;\n@%p2 bra long;\nwait:\nld.acquire.gpu.global.u32 %r5, "
+             "[%rd1];\nsetp.ne.u32 %p3, %r5, %r2;\n@%p3 bra wait;\nred.release.gpu.global.add.u32 "
+             "[%rd1], 1;\nret;\n}\n",
+        NULL);
+    CUdeviceptr turn = tools_device(&zero, 4);
+    void *params[] = {&turn, &turn, &rounds};
+    is(tools_launch(tools_function(module, "k"), BLOCKS, 1, 0, params), 0,
+       "blocks that wait for those before them all come to their turn");
+    cuMemcpyDtoH_v2(&got, turn, 4);
+    is(got, BLOCKS, "every one of them");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) return inner();
-    tap_plan(1 + 4 * ORDERS + 4);
+    tap_plan(1 + 4 * ORDERS + 4 + 2);
     check_orders(argv[0]);
+    setenv("KVF_EXECUTOR_THREADS", "1", 1);
+    setenv("KVF_EXECUTOR_STEPS", "100000000", 1);
     tools_start();
     check_shuffles("up");
     check_shuffles("down");
     check_shuffles("bfly");
     check_shuffles("idx");
+    check_waiting_blocks();
     return tap_done();
 }

@@ -129,7 +129,7 @@ fields.rules = {
   "a window does not exceed max_positions",
   "packed_lists needs window_mode paged: the packed form has window blocks",
   "online needs drafts = 0: a running softmax cannot give a rejected token back",
-  "online is refused for compressors without overlap as long as no kernel keeps a running softmax",
+  "online changes compressors without overlap only, and makes their state f32; overlapped ones keep rows",
 }
 
 -- fields.of(level): its records in order; fields.find(level, name): one record, or nil.

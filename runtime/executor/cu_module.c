@@ -11,7 +11,8 @@ enum {
     JIT_ERROR_LOG_BUFFER = 5,
     JIT_ERROR_LOG_BUFFER_SIZE = 6,
     JIT_LOG_VERBOSE = 12,
-    JIT_COUNT = 40
+    JIT_COUNT = 40,
+    DEFINEDNESS_MOST = 1 << 26
 };
 
 struct jit_log {
@@ -111,7 +112,11 @@ static int place_variable(struct variable *v) {
     r->name = v->name;
     r->space = v->space;
     r->read_only = v->space == SPACE_CONST;
-    region_define(r, 0, r->bytes, true); /* without an initialiser it is zero */
+    /* Without an initialiser it is zero. Of a huge one no map is made: it stays defined. */
+    if (r->bytes <= DEFINEDNESS_MOST)
+        region_define(r, 0, r->bytes, true);
+    else
+        region_forget_definedness(r);
     r->all_defined = true;
     if (v->initial) memcpy(r->host, v->initial, v->bytes);
     return CUDA_SUCCESS;
@@ -120,10 +125,7 @@ static int place_variable(struct variable *v) {
 static int fill_addresses(struct module *m) {
     for (struct variable *v = m->variables; v; v = v->next) {
         for (const struct initial_symbol *s = v->symbols; s; s = s->next) {
-            struct variable *target = module_variable(m, s->name);
-            const struct function *function = module_function(m, s->name);
-            uint64_t value = target ? target->address : function ? function->index : 0;
-            if (!value) return CUDA_ERROR_INVALID_PTX;
+            uint64_t value = s->variable ? s->variable->address : s->function->index;
             value += (uint64_t)s->addend;
             struct region *r = memory_find(&driver.memory, v->address);
             memcpy(r->host + s->at, &value, s->bytes);

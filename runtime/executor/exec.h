@@ -30,7 +30,9 @@ struct frame {
     uint32_t
         *origins; /* per slot: 1 + operation where an undefined value came from; 0: never written */
     uint32_t *predicate_origins;
-    uint8_t *params; /* per lane, frame_param_bytes each: arguments, results, call variables */
+    uint32_t *halves; /* per slot, 4: lanes in which that half is defined; see undefined.c */
+    bool halves_used; /* else they are all 0 */
+    uint8_t *params;  /* per lane, frame_param_bytes each: arguments, results, call variables */
     uint8_t *params_defined; /* one byte a byte */
     uint64_t local_base;     /* of its .local variables in each lane's local memory */
 };
@@ -126,8 +128,8 @@ struct launch {
 };
 
 struct worker {
-    struct launch *launch;
-    struct region *cache[64]; /* last region found, by operation */
+    _Alignas(64) struct launch *launch; /* no two workers share a cache line */
+    struct region *cache[64];           /* last region found, by operation */
     uint64_t random;
     struct arena arena;
     struct frame *free_frames;
@@ -196,14 +198,22 @@ static inline void put64(struct warp *w, int32_t slot, const uint64_t *value, ui
     }
 }
 
-/* Remember where an undefined value in `slot` came from (report_undefined.c). */
-void undefined_flow(struct warp *w, const struct op *o, int32_t slot);
+/*
+ * Some of `lanes` of the destination are not defined (undefined.c): remember where that came from,
+ * and which of its 16-bit halves are defined all the same. `old`: its definedness before.
+ */
+void undefined_flow(struct warp *w, const struct op *o, int32_t slot, uint32_t lanes, uint32_t old);
+/* Lanes in which bits 16k..16k+15 of a register are defined. */
+uint32_t undefined_half(const struct warp *w, int32_t slot, unsigned k);
+/* Say so, in lanes where the whole of it is not. */
+void undefined_set_halves(struct warp *w, int32_t slot, uint32_t lanes, const uint32_t known[4]);
 
 /* Destination `slot` is as defined as `sources` says, in the lanes of m. */
 static inline void define(struct warp *w, const struct op *o, int32_t slot, uint32_t m,
                           uint32_t sources) {
-    w->defined[slot] = (w->defined[slot] & ~m) | (m & sources);
-    if (__builtin_expect((m & ~sources) != 0, 0)) undefined_flow(w, o, slot);
+    uint32_t old = w->defined[slot];
+    w->defined[slot] = (old & ~m) | (m & sources);
+    if (__builtin_expect((m & ~sources) != 0, 0)) undefined_flow(w, o, slot, m & ~sources, old);
 }
 
 /* The same for a predicate, set by the operation that runs. */

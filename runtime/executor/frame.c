@@ -13,6 +13,8 @@ void frame_reset(struct frame *f) {
     const struct function *fn = f->function;
     memset(f->defined, 0, fn->slots * sizeof *f->defined);
     memset(f->origins, 0, fn->slots * sizeof *f->origins);
+    if (f->halves_used) memset(f->halves, 0, 4 * fn->slots * sizeof *f->halves);
+    f->halves_used = false;
     memset(f->predicates_defined, 0, fn->predicates * sizeof *f->predicates_defined);
     memset(f->predicate_origins, 0, fn->predicates * sizeof *f->predicate_origins);
     f->defined[SLOT_NONE] = ALL_LANES;
@@ -38,7 +40,7 @@ struct frame *frame_new(struct worker *worker, const struct function *fn) {
     size_t params =
         fn->frame_param_bytes > fn->param_bytes || !fn->entry ? fn->frame_param_bytes * LANES : 0;
     size_t bytes = padded(sizeof(struct frame)) + slots * SLOT_BYTES + 2 * padded(slots * 4) +
-                   3 * padded(predicates * 4) + 2 * padded(params);
+                   padded(slots * 16) + 3 * padded(predicates * 4) + 2 * padded(params);
     if (worker->arena.total + bytes > (size_t)1 << 32) return NULL;
     uint8_t *at = arena_alloc(&worker->arena, bytes);
     if (!at) return NULL;
@@ -50,6 +52,8 @@ struct frame *frame_new(struct worker *worker, const struct function *fn) {
     at += padded(slots * 4);
     f->origins = (uint32_t *)at;
     at += padded(slots * 4);
+    f->halves = (uint32_t *)at;
+    at += padded(slots * 16);
     f->predicates = (uint32_t *)at;
     at += padded(predicates * 4);
     f->predicates_defined = (uint32_t *)at;

@@ -8,7 +8,7 @@
 #include "report.h"
 #include "schedule.h"
 
-enum { RESIDENT_MAX = 64, BLOCK_FUEL = 1 << 22 };
+enum { RESIDENT_MAX = 64, OLDEST_FUEL = 1 << 20, FUEL = 1 << 14, RESIDENT_BYTES = 1 << 30 };
 
 /* The k-th block to run: in order, or by the seed a permutation (an affine map of the numbers). */
 static uint64_t block_order(const struct launch *l, uint64_t k) {
@@ -49,7 +49,8 @@ static void fail_launch(struct launch *l, int result) {
 
 /*
  * Blocks run to their end one after the other. One that does not get there (it may wait for another
- * block) is put aside, and the next one starts beside it.
+ * block) is put aside, and the next one starts beside it. The oldest gets most of the time: it is
+ * the one that others wait for.
  */
 static void *run_worker(void *argument) {
     struct worker *worker = argument;
@@ -58,7 +59,10 @@ static void *run_worker(void *argument) {
     int count = 0, turn = 0;
     bool more = true;
     while (!__atomic_load_n((int *)&l->stop, __ATOMIC_RELAXED)) {
-        if (more && count < RESIDENT_MAX && turn >= count) {
+        /* At the end of a round another starts beside those that were put aside, if there is room.
+         */
+        if (more && turn >= count && count < RESIDENT_MAX &&
+            (!count || worker->idle || worker->arena.total < RESIDENT_BYTES)) {
             struct block *b = worker->idle;
             if (b)
                 worker->idle = NULL;
@@ -78,14 +82,16 @@ static void *run_worker(void *argument) {
             if (!more) break;
             continue;
         }
-        if (turn >= count) turn = more ? count - 1 : 0;
-        enum block_state state = block_run(resident[turn], BLOCK_FUEL);
+        if (turn >= count) turn = 0;
+        enum block_state state = block_run(resident[turn], turn ? FUEL : OLDEST_FUEL);
         if (state == BLOCK_STOPPED) break;
         if (state == BLOCK_DONE) {
             worker->blocks++;
             worker->idle = resident[turn];
-            resident[turn] = resident[--count];
-            turn = count;
+            /* In order: a block often waits for the one before. */
+            count--;
+            memmove(&resident[turn], &resident[turn + 1],
+                    (size_t)(count - turn) * sizeof(struct block *));
         } else {
             turn++;
         }
@@ -119,8 +125,9 @@ int launch_run(struct launch *l, struct launch_totals *totals) {
     memset(totals, 0, sizeof *totals);
     l->blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
     uint64_t count = thread_count(l);
-    struct worker *workers = calloc(count, sizeof *workers);
+    struct worker *workers = aligned_alloc(_Alignof(struct worker), count * sizeof *workers);
     if (!workers) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(workers, 0, count * sizeof *workers);
     for (uint64_t i = 0; i < count; i++) {
         workers[i].launch = l;
         if (l->config->count) workers[i].counters = calloc(1, sizeof(struct counters));

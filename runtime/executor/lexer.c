@@ -17,6 +17,7 @@ static uint8_t class_of(char c) {
 
 void lexer_start(struct lexer *lexer, const char *text, size_t length) {
     lexer->at = text;
+    lexer->open = NULL;
     lexer->end = text + length;
     lexer->line = 1;
 }
@@ -28,6 +29,8 @@ static bool skip_comment(struct lexer *l) {
         return true;
     }
     if (l->at[1] != '*') return false;
+    const char *start = l->at;
+    uint32_t line = l->line;
     l->at += 2;
     while (l->at < l->end) {
         if (*l->at == '\n') l->line++;
@@ -37,7 +40,9 @@ static bool skip_comment(struct lexer *l) {
         }
         l->at++;
     }
-    return true;
+    l->open = start;
+    l->line = line;
+    return false;
 }
 
 /* True if anything was skipped. */
@@ -156,6 +161,12 @@ void lexer_next(struct lexer *l, struct token *t) {
     t->joined = !skip_blanks(l);
     t->line = l->line;
     t->text = l->at;
+    if (l->open) {
+        t->kind = TOKEN_BAD;
+        t->text = l->open;
+        t->length = (uint32_t)(l->end - l->open);
+        return;
+    }
     if (l->at >= l->end || *l->at == 0) {
         t->kind = TOKEN_END;
         return;

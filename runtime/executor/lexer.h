@@ -31,6 +31,7 @@ struct token {
 
 struct lexer {
     const char *at, *end;
+    const char *open; /* a comment that nothing closes, or null */
     uint32_t line;
 };
 

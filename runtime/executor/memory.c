@@ -213,6 +213,11 @@ static void change_bits(uint8_t *byte, uint8_t bits, bool set) {
         __atomic_fetch_and(byte, (uint8_t)~bits, __ATOMIC_RELAXED);
 }
 
+void region_forget_definedness(struct region *r) {
+    if (r->defined) munmap(r->defined, defined_bytes(r->bytes));
+    r->defined = NULL;
+}
+
 void region_define(struct region *r, uint64_t at, uint64_t bytes, bool defined) {
     if (!r->defined || !bytes || (defined && r->all_defined)) return;
     if (!defined) r->all_defined = false;

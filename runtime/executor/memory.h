@@ -33,7 +33,6 @@ struct region {
     const char *name;                   /* of a module's variable, or null */
     _Atomic(struct race_page *) *races; /* by page of cells; null until first used */
     uint64_t race_launch;
-    uint32_t lookups;
 };
 
 struct memory {
@@ -61,6 +60,8 @@ struct region *memory_find(struct memory *memory, uint64_t address);
 struct region *memory_find_freed(struct memory *memory, uint64_t address);
 struct region *memory_nearest(struct memory *memory, uint64_t address);
 
+/* All of it is defined, and stays so whatever is written. */
+void region_forget_definedness(struct region *region);
 void region_define(struct region *region, uint64_t at, uint64_t bytes, bool defined);
 bool region_is_defined(const struct region *region, uint64_t at, uint64_t bytes);
 /* Find out whether all of it is defined, if that may have changed. */

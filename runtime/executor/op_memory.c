@@ -51,6 +51,13 @@ static void put_loaded(struct warp *w, const struct op *o, int32_t slot, uint32_
     }
 }
 
+/* Some of an element's bytes are not defined; its halves may be. */
+static void load_halves(const struct access *a, uint32_t k, uint32_t bytes, uint32_t lanes) {
+    uint32_t known[4] = {0};
+    for (uint32_t h = 0; h < bytes / 2; h++) known[h] = access_defined(a, k * bytes + 2 * h, 2);
+    undefined_set_halves(a->w, a->o->list[k], lanes, known);
+}
+
 /* Registers hold the values before any is written, so that [%r1] may load over %r1. */
 static void load_lanes(struct access *a) {
     struct warp *w = a->w;
@@ -68,6 +75,8 @@ static void load_lanes(struct access *a) {
             put_loaded(w, o, o->list[k], a->lanes, v);
         }
         define(w, o, o->list[k], a->lanes, known);
+        if (__builtin_expect((a->lanes & ~known) != 0, 0) && bytes >= 4)
+            load_halves(a, k, bytes, a->lanes & ~known);
     }
 }
 
@@ -131,7 +140,7 @@ static void store_lanes(struct access *a) {
     uint32_t bytes = ptx_type_bits((enum ptx_type)o->type) / 8;
     for (uint32_t k = 0; k < o->vector; k++) {
         int32_t slot = o->list[k];
-        uint32_t known = defined_of(w, slot);
+        uint32_t known = bytes > 2 ? defined_of(w, slot) : undefined_half(w, slot, 0);
         uint32_t unknown = a->lanes & ~known;
         if (__builtin_expect(unknown != 0, 0) && a->in == SPACE_GLOBAL &&
             w->block->launch->config->check_uninitialised)
@@ -140,7 +149,11 @@ static void store_lanes(struct access *a) {
             store_words(a, k * bytes, source32(w, slot));
         else
             store_elements(a, k * bytes, bytes, source32(w, slot), o->wide == WIDE_64);
-        access_define(a, k * bytes, bytes, known);
+        if (__builtin_expect(unknown != 0, 0) && bytes > 2)
+            for (uint32_t h = 0; h < bytes / 2; h++)
+                access_define(a, k * bytes + 2 * h, 2, undefined_half(w, slot, h));
+        else
+            access_define(a, k * bytes, bytes, known);
     }
 }
 
@@ -166,14 +179,18 @@ OP_FUNCTION(st_order) {
 
 /* ---- parameters ---- */
 
+static bool lies_in(uint64_t offset, uint64_t bytes, uint64_t size) {
+    return bytes <= size && offset <= size - bytes;
+}
+
 /* Where a lane's parameter byte lies: the launch's block, or the frame's own memory. */
 static const uint8_t *param_bytes(const struct warp *w, uint64_t offset, uint32_t bytes, int lane,
                                   const uint8_t **defined) {
     const struct frame *f = w->frame;
     *defined = NULL;
-    if (f->function->entry && offset + bytes <= f->function->param_bytes)
+    if (f->function->entry && lies_in(offset, bytes, f->function->param_bytes))
         return w->block->launch->params + offset;
-    if (offset + bytes > f->function->frame_param_bytes || !f->params) return NULL;
+    if (!f->params || !lies_in(offset, bytes, f->function->frame_param_bytes)) return NULL;
     size_t at = (size_t)lane * f->function->frame_param_bytes + offset;
     *defined = f->params_defined + at;
     return f->params + at;
@@ -197,7 +214,7 @@ static void load_param_lanes(struct warp *w, const struct op *o, uint32_t m) {
     EACH_SET_LANE(i, m) offsets[i] = param_offset(w, o, i);
     for (uint32_t k = 0; k < o->vector; k++) {
         uint64_t v[LANES] = {0};
-        uint32_t known = 0;
+        uint32_t known = 0, halves[4] = {0};
         EACH_SET_LANE(i, m) {
             const uint8_t *defined;
             uint64_t offset = offsets[i] + k * bytes;
@@ -208,11 +225,15 @@ static void load_param_lanes(struct warp *w, const struct op *o, uint32_t m) {
             }
             memcpy(&v[i], from, bytes);
             bool good = true;
-            for (uint32_t b = 0; defined && b < bytes; b++) good = good && defined[b];
+            for (uint32_t b = 0; defined && b < bytes; b++) {
+                good = good && defined[b];
+                if (b & 1) halves[b / 2] |= (uint32_t)(defined[b - 1] && defined[b]) << i;
+            }
             known |= (uint32_t)good << i;
         }
         put_loaded(w, o, o->list[k], m, v);
         define(w, o, o->list[k], m, known);
+        if (m & ~known) undefined_set_halves(w, o->list[k], m & ~known, halves);
     }
 }
 
@@ -222,7 +243,7 @@ static bool load_uniform_param(struct warp *w, const struct op *o, uint32_t m) {
     uint32_t bytes = ptx_type_bits((enum ptx_type)o->type) / 8;
     if (!f->entry || o->a >= 0) return false;
     uint64_t offset = source64(w, o->a)[0] + (uint64_t)o->imm;
-    if (offset + (uint64_t)bytes * o->vector > f->param_bytes) return false;
+    if (!lies_in(offset, (uint64_t)bytes * o->vector, f->param_bytes)) return false;
     for (uint32_t k = 0; k < o->vector; k++) {
         uint64_t x = 0, v[LANES];
         memcpy(&x, w->block->launch->params + offset + k * bytes, bytes);
@@ -246,13 +267,14 @@ OP_FUNCTION(st_param) {
         EACH_SET_LANE(i, m) {
             uint64_t offset = param_offset(w, o, i) + k * bytes;
             uint64_t x = o->wide == WIDE_64 ? wide[i] : v[i];
-            if (!f->params || offset + bytes > f->function->frame_param_bytes) {
+            if (!f->params || !lies_in(offset, bytes, f->function->frame_param_bytes)) {
                 bad_param(w, o, i, offset);
                 return;
             }
             size_t at = i * f->function->frame_param_bytes + offset;
             memcpy(f->params + at, &x, bytes);
-            memset(f->params_defined + at, defined_of(w, o->list[k]) >> i & 1, bytes);
+            for (uint32_t b = 0; b < bytes; b++)
+                f->params_defined[at + b] = undefined_half(w, o->list[k], b / 2) >> i & 1;
         }
     }
 }

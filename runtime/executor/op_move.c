@@ -61,13 +61,18 @@ OP_FUNCTION(mov_unpack) {
     } else {
         EACH_LANE v[i] = source32(w, o->a)[i];
     }
-    uint32_t known = defined_of(w, o->a);
+    uint32_t known[8];
+    for (unsigned k = 0; k < o->list_count; k++) {
+        unsigned half = k * o->mode / 16;
+        known[k] = undefined_half(w, o->a, half);
+        if (o->mode == 32) known[k] &= undefined_half(w, o->a, half + 1);
+    }
     uint64_t mask = ((uint64_t)1 << o->mode) - 1;
     for (unsigned k = 0; k < o->list_count; k++) {
         uint32_t part[LANES];
         EACH_LANE part[i] = (uint32_t)(v[i] >> (k * o->mode) & mask);
         put32(w, o->list[k], part, m);
-        define(w, o, o->list[k], m, known);
+        define(w, o, o->list[k], m, known[k]);
     }
 }
 

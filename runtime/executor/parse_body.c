@@ -369,11 +369,6 @@ static void add_label(struct parser *p, const struct token *name) {
         parse_prototype(p, name);
         return;
     }
-    for (struct label *l = p->labels; l; l = l->next)
-        if (l->scope == p->scope && l->length == name->length &&
-            !memcmp(l->name, name->text, name->length))
-            parse_fail(p, name->line, "label '%.*s' is defined twice", (int)name->length,
-                       name->text);
     struct label *l = parse_alloc(p, sizeof *l);
     *l = (struct label){.next = p->labels,
                         .name = name->text,
@@ -437,35 +432,58 @@ static void parse_statement(struct parser *p) {
 
 /* ---- the end of a function ---- */
 
-static const struct label *find_label(const struct parser *p, struct label *const *table,
-                                      uint32_t mask, const struct branch *b) {
+struct label_table {
+    struct label **buckets;
+    uint32_t mask;
+};
+
+static struct label **label_bucket(const struct label_table *t, const char *name, uint32_t length,
+                                   uint32_t scope) {
     uint32_t hash = 2166136261u;
-    for (uint32_t i = 0; i < b->length; i++) hash = (hash ^ (uint8_t)b->name[i]) * 16777619u;
+    for (uint32_t i = 0; i < length; i++) hash = (hash ^ (uint8_t)name[i]) * 16777619u;
+    return &t->buckets[(hash ^ scope * 7919u) & t->mask];
+}
+
+static const struct label *find_in_scope(const struct label_table *t, const char *name,
+                                         uint32_t length, uint32_t scope) {
+    for (const struct label *l = *label_bucket(t, name, length, scope); l; l = l->next)
+        if (l->scope == scope && l->length == length && !memcmp(l->name, name, length)) return l;
+    return NULL;
+}
+
+/* The innermost label of that name that the branch sees. */
+static const struct label *find_label(const struct parser *p, const struct label_table *t,
+                                      const struct branch *b) {
     for (uint32_t scope = b->scope;; scope = p->scope_parent[scope]) {
-        for (const struct label *l = table[(hash ^ scope * 7919u) & mask]; l; l = l->next)
-            if (l->scope == scope && l->length == b->length && !memcmp(l->name, b->name, b->length))
-                return l;
-        if (scope == 0) return NULL;
+        const struct label *l = find_in_scope(t, b->name, b->length, scope);
+        if (l || scope == 0) return l;
+    }
+}
+
+static void fill_labels(struct parser *p, struct label_table *t) {
+    uint32_t count = 0;
+    for (const struct label *l = p->labels; l; l = l->next) count++;
+    t->mask = 15;
+    while (t->mask < count) t->mask = t->mask * 2 + 1;
+    t->buckets = parse_alloc(p, ((size_t)t->mask + 1) * sizeof(struct label *));
+    while (p->labels) {
+        struct label *l = p->labels;
+        p->labels = l->next;
+        /* The newest come first, so the one that is there already is the second of the text. */
+        const struct label *later = find_in_scope(t, l->name, l->length, l->scope);
+        if (later)
+            parse_fail(p, later->line, "label '%.*s' is defined twice", (int)l->length, l->name);
+        struct label **bucket = label_bucket(t, l->name, l->length, l->scope);
+        l->next = *bucket;
+        *bucket = l;
     }
 }
 
 static void resolve_branches(struct parser *p) {
-    uint32_t count = 0;
-    for (const struct label *l = p->labels; l; l = l->next) count++;
-    uint32_t mask = 15;
-    while (mask < count) mask = mask * 2 + 1;
-    struct label **table = parse_alloc(p, (mask + 1) * sizeof *table);
-    while (p->labels) {
-        struct label *l = p->labels;
-        p->labels = l->next;
-        uint32_t hash = 2166136261u;
-        for (uint32_t i = 0; i < l->length; i++) hash = (hash ^ (uint8_t)l->name[i]) * 16777619u;
-        hash = (hash ^ l->scope * 7919u) & mask;
-        l->next = table[hash];
-        table[hash] = l;
-    }
+    struct label_table table;
+    fill_labels(p, &table);
     for (const struct branch *b = p->branches; b; b = b->next) {
-        const struct label *l = find_label(p, table, mask, b);
+        const struct label *l = find_label(p, &table, b);
         if (!l) parse_fail(p, b->line, "label '%.*s' is not defined", (int)b->length, b->name);
         if (b->slot)
             *b->slot = (int32_t)l->at;
@@ -477,8 +495,6 @@ static void resolve_branches(struct parser *p) {
 
 void parse_body(struct parser *p, struct function *f) {
     p->function = f;
-    p->ops = NULL;
-    p->op_capacity = 0;
     p->next_slot = FIRST_SLOT;
     p->next_predicate = FIRST_PREDICATE;
     p->local_used = 0;
@@ -507,7 +523,9 @@ void parse_body(struct parser *p, struct function *f) {
     resolve_branches(p);
     scope_close(p);
     parse_next(p);
-    f->ops = p->ops;
+    struct op *ops = parse_alloc(p, f->op_count * sizeof *ops);
+    memcpy(ops, p->ops, f->op_count * sizeof *ops);
+    f->ops = ops;
     f->slots = p->next_slot;
     f->predicates = p->next_predicate;
     f->local_bytes = (p->local_used + 15) & ~(uint64_t)15;

@@ -68,6 +68,17 @@ static void put_bytes(struct parser *p, struct variable *v, uint64_t at, uint64_
     memcpy(v->initial + at, &value, bytes);
 }
 
+bool initial_find(struct parser *p, struct initial_symbol *initial) {
+    const struct symbol *s = symbol_find(p, initial->name, (uint32_t)strlen(initial->name));
+    if (s && s->kind == SYMBOL_VARIABLE) {
+        const struct variable *v = s->object;
+        if (v->space == SPACE_GLOBAL || v->space == SPACE_CONST) initial->variable = v;
+    } else if (s && s->kind == SYMBOL_FUNCTION) {
+        initial->function = s->object;
+    }
+    return initial->variable || initial->function;
+}
+
 /* The address of a symbol, as itself or generic(symbol), with an optional offset. */
 static void parse_symbol_value(struct parser *p, struct variable *v, uint64_t at, uint32_t bytes) {
     struct initial_symbol *s = parse_alloc(p, sizeof *s);
@@ -87,6 +98,7 @@ static void parse_symbol_value(struct parser *p, struct variable *v, uint64_t at
     if (parse_accept(p, '+')) s->addend = parse_integer(p);
     if (bytes != 8 || at + bytes > v->bytes)
         parse_fail(p, s->line, "an address needs a 64-bit element");
+    initial_find(p, s);
     s->next = (struct initial_symbol *)v->symbols;
     v->symbols = s;
 }

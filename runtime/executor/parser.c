@@ -143,14 +143,6 @@ static uint64_t align_up(uint64_t value, uint64_t align) {
     return (value + align - 1) & ~(align - 1);
 }
 
-/* Offset of a variable in one entry's static shared memory. */
-struct placement {
-    struct placement *next;
-    const struct variable *variable;
-    const struct function *entry;
-    uint64_t offset;
-};
-
 static bool is_shared(const struct constant *c) {
     return c->variable && c->variable->space == SPACE_SHARED;
 }
@@ -171,43 +163,50 @@ static void place_common(struct parser *p) {
         if (f->entry) f->shared_bytes = used;
 }
 
-static const struct placement *find_placement(const struct placement *list,
-                                              const struct constant *c) {
-    for (; list; list = list->next)
-        if (list->variable == c->variable && list->entry == c->function) return list;
-    return NULL;
-}
-
-static uint64_t place_in_entry(struct parser *p, struct placement **list,
-                               const struct constant *c) {
-    const struct placement *old = find_placement(*list, c);
-    if (old) return old->offset;
+/*
+ * Offset of a variable in the static shared memory of the kernel that uses it. The constants of one
+ * kernel come one after the other, so that a variable need remember its latest place only.
+ */
+static uint64_t place_in_entry(struct parser *p, const struct constant *c) {
+    struct variable *v = (struct variable *)c->variable;
     struct function *f = (struct function *)c->function;
-    struct placement *fresh = parse_alloc(p, sizeof *fresh);
-    fresh->variable = c->variable;
-    fresh->entry = f;
-    fresh->offset = align_up(f->shared_bytes, c->variable->align);
-    fresh->next = *list;
-    *list = fresh;
-    f->shared_bytes = fresh->offset + c->variable->bytes;
+    if (v->entry == f) return v->address;
+    v->entry = f;
+    v->address = align_up(f->shared_bytes, v->align);
+    f->shared_bytes = v->address + v->bytes;
     if (f->shared_bytes > 48 << 10) /* static; as ptxas has it for every chip */
-        parse_fail(p, c->variable->line,
-                   "'%s' uses too much static shared memory (%llu bytes, 49152 max)", f->name,
-                   (unsigned long long)f->shared_bytes);
-    return fresh->offset;
+        parse_fail(p, v->line, "'%s' uses too much static shared memory (%llu bytes, 49152 max)",
+                   f->name, (unsigned long long)f->shared_bytes);
+    return v->address;
 }
 
-/* Dynamic shared memory starts after all static memory, aligned as its declaration asks. */
-static uint64_t dynamic_start(const struct parser *p, const struct constant *c) {
-    uint64_t start = 0;
-    if (c->function->entry) start = c->function->shared_bytes;
-    for (const struct function *f = p->module->functions; f; f = f->next)
-        if (f->entry && (!c->function->entry) && f->shared_bytes > start) start = f->shared_bytes;
-    return align_up(start, c->variable->align > 16 ? c->variable->align : 16);
+static uint64_t most_shared(const struct module *m) {
+    uint64_t most = 0;
+    for (const struct function *f = m->functions; f; f = f->next)
+        if (f->entry && f->shared_bytes > most) most = f->shared_bytes;
+    return most;
+}
+
+/*
+ * Dynamic shared memory starts after all static memory, aligned as its declaration asks. What a
+ * device function uses must lie behind that of every kernel.
+ */
+static void place_dynamic(const struct parser *p, struct constant *list) {
+    uint64_t most = most_shared(p->module), common = 0;
+    for (struct constant *c = list; c; c = c->next) {
+        if (!is_shared(c) || !c->variable->external) continue;
+        struct function *f = (struct function *)c->function;
+        uint64_t align = c->variable->align > 16 ? c->variable->align : 16;
+        uint64_t start = align_up(f->entry ? f->shared_bytes : most, align);
+        c->value += SHARED_START + start;
+        if (f->entry && f->dynamic_start < start) f->dynamic_start = start;
+        if (!f->entry && common < start) common = start;
+    }
+    for (struct function *f = p->module->functions; f; f = f->next)
+        if (f->dynamic_start < common) f->dynamic_start = common;
 }
 
 static void place_shared(struct parser *p) {
-    struct placement *list = NULL;
     place_common(p);
     /* In the order of declaration in the text: constants were pushed newest first. */
     struct constant *reversed = NULL;
@@ -221,18 +220,11 @@ static void place_shared(struct parser *p) {
     for (struct constant *c = reversed; c; c = c->next) {
         if (!is_shared(c) || c->variable->external) continue;
         c->value += SHARED_START;
-        c->value += c->variable->placed ? c->variable->address : place_in_entry(p, &list, c);
+        c->value += c->variable->placed ? c->variable->address : place_in_entry(p, c);
     }
     for (struct function *f = p->module->functions; f; f = f->next)
         f->dynamic_start = align_up(f->shared_bytes, 16);
-    for (struct constant *c = reversed; c; c = c->next) {
-        if (!is_shared(c) || !c->variable->external) continue;
-        uint64_t start = dynamic_start(p, c);
-        c->value += SHARED_START + start;
-        for (struct function *f = p->module->functions; f; f = f->next)
-            if ((f == c->function || !c->function->entry) && f->dynamic_start < start)
-                f->dynamic_start = start;
-    }
+    place_dynamic(p, reversed);
 }
 
 /* ---- constants ---- */
@@ -284,6 +276,12 @@ static void check_complete(struct parser *p) {
         if (!f->entry && !f->defined)
             parse_fail(p, f->line, "external function '%s' is not defined", f->name);
     }
+    for (const struct variable *v = p->module->variables; v; v = v->next) {
+        for (struct initial_symbol *i = (struct initial_symbol *)v->symbols; i; i = i->next)
+            if (!i->variable && !i->function && !initial_find(p, i))
+                parse_fail(p, i->line, "'%s' is no variable of .global or .const and no function",
+                           i->name);
+    }
     for (const struct variable *v = p->module->variables; v; v = v->next)
         if (v->external && v->space != SPACE_SHARED)
             parse_fail(p, v->line, "external variable '%s' is not defined", v->name);
@@ -294,6 +292,7 @@ static bool run_parser(struct parser *p) {
     p->scope_capacity = 64;
     p->scope_parent = parse_alloc(p, p->scope_capacity * sizeof *p->scope_parent);
     p->scope_count = 1;
+    symbols_start(p);
     parse_module(p);
     check_complete(p);
     place_shared(p);

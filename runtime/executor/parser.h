@@ -13,7 +13,7 @@ enum limits {
     MAX_ELEMENTS = 64,
     MAX_SLOTS = 1 << 16,
     MAX_PREDICATES = 1 << 15,
-    MAX_SCOPES = 1 << 16,
+    MAX_SCOPES = 1 << 20,
     MAX_PARAM_BYTES = 32764,
     MAX_NESTING = 64
 };
@@ -93,7 +93,7 @@ struct constant {
     uint64_t value;
     const struct variable *variable; /* address of it plus value, or null */
     const struct function *function;
-    uint32_t slot;
+    uint32_t slot, hash;
     bool is64;
 };
 
@@ -105,17 +105,19 @@ struct parser {
     struct parse_error *error;
     bool out_of_memory;
 
-    struct symbol *buckets[4096];
+    struct symbol **buckets; /* a power of two of them */
+    uint32_t bucket_count, symbol_count;
     struct symbol *newest; /* stack of all live symbols */
     uint32_t depth;
     uint32_t scope, scope_count, scope_capacity; /* of labels */
     uint32_t *scope_parent;
 
-    struct constant *constant_buckets[1024];
+    struct constant **constant_buckets;
+    uint32_t constant_bucket_count, constant_count;
     struct constant *constants; /* all, newest first */
 
     struct function *function; /* being parsed, or null */
-    struct op *ops;
+    struct op *ops; /* of the function so far; the room is used again for the next one */
     uint32_t op_capacity;
     struct label *labels;
     struct branch *branches;
@@ -135,6 +137,7 @@ const char *parse_name(struct parser *p, uint32_t *length);
 enum ptx_type parse_type_word(const struct token *token); /* T_NONE when it is none */
 
 /* ---- parse_symbols.c ---- */
+void symbols_start(struct parser *p);
 struct symbol *symbol_add(struct parser *p, const char *name, uint32_t length,
                           enum symbol_kind kind);
 struct symbol *symbol_find(const struct parser *p, const char *name, uint32_t length);
@@ -150,6 +153,8 @@ int32_t constant_slot(struct parser *p, uint64_t value, bool is64, const struct 
 /* ---- parse_module.c ---- */
 void parse_variable(struct parser *p, enum ptx_space space, bool external);
 void parse_module(struct parser *p);
+/* What an address in an initialiser names, if that is declared by now. */
+bool initial_find(struct parser *p, struct initial_symbol *initial);
 
 /* ---- parse_body.c ---- */
 void parse_body(struct parser *p, struct function *function);

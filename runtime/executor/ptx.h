@@ -169,12 +169,15 @@ struct variable {
                          space */
     bool external, per_entry, placed;
     uint32_t line;
-    struct function *owner; /* declared inside this function, or null */
+    struct function *owner;       /* declared inside this function, or null */
+    const struct function *entry; /* .shared: the kernel that `address` holds for */
 };
 
 struct initial_symbol {
     struct initial_symbol *next;
     const char *name;
+    const struct variable *variable; /* what it names: one of the two */
+    const struct function *function;
     uint64_t at; /* byte offset in the initialiser */
     int64_t addend;
     uint32_t bytes, line;

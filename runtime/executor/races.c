@@ -1,5 +1,6 @@
 #include "races.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -282,44 +283,74 @@ static bool ordered_blocks(const struct block *b, uint32_t other, uint32_t time)
 
 void race_forget(struct region *region) {
     if (!region->races) return;
-    uint64_t n = region->bytes / (4 * RACE_CELLS) + 1;
+    uint64_t n = region->bytes / RACE_PAGE_BYTES + 1;
     for (uint64_t i = 0; i < n; i++) free(atomic_load(&region->races[i]));
     free(region->races);
     region->races = NULL;
 }
 
-static struct race_page *page_of(struct region *r, uint64_t index, uint64_t launch) {
+static bool make_table(struct region *r) {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    if (!__atomic_load_n(&r->races, __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&making);
-        if (!r->races) {
-            void *table = calloc(r->bytes / (4 * RACE_CELLS) + 1, sizeof(void *));
-            __atomic_store_n(&r->races, (_Atomic(struct race_page *) *)table, __ATOMIC_RELEASE);
-        }
-        pthread_mutex_unlock(&making);
-        if (!r->races) return NULL;
+    pthread_mutex_lock(&making);
+    if (!r->races) {
+        void *table = calloc(r->bytes / RACE_PAGE_BYTES + 1, sizeof(void *));
+        __atomic_store_n(&r->races, (_Atomic(struct race_page *) *)table, __ATOMIC_RELEASE);
     }
-    struct race_page *page = atomic_load(&r->races[index]);
+    pthread_mutex_unlock(&making);
+    return r->races != NULL;
+}
+
+/* The segment that holds a cell; null without memory for it. */
+static struct race_segment *segment_of(struct region *r, uint64_t cell) {
+    if (!__atomic_load_n(&r->races, __ATOMIC_ACQUIRE) && !make_table(r)) return NULL;
+    uint64_t segment = cell / RACE_CELLS;
+    _Atomic(struct race_page *) *at = &r->races[segment / RACE_SEGMENTS];
+    struct race_page *page = atomic_load_explicit(at, memory_order_acquire);
     if (!page) {
-        struct race_page *fresh = calloc(1, sizeof *fresh);
+        struct race_page *fresh = aligned_alloc(_Alignof(struct race_page), sizeof *fresh);
         if (!fresh) return NULL;
-        if (atomic_compare_exchange_strong(&r->races[index], &page, fresh))
+        memset(fresh, 0, sizeof *fresh);
+        if (atomic_compare_exchange_strong(at, &page, fresh))
             page = fresh;
         else
             free(fresh);
     }
-    while (__atomic_exchange_n(&page->lock, 1, __ATOMIC_ACQUIRE)) {
-    }
-    if (page->launch != launch) {
-        memset(page->writer, 0, sizeof page->writer);
-        memset(page->reader, 0, sizeof page->reader);
-        page->launch = launch;
-    }
-    return page;
+    return &page->segments[segment % RACE_SEGMENTS];
 }
 
-static void page_done(struct race_page *page) {
-    __atomic_store_n(&page->lock, 0, __ATOMIC_RELEASE);
+static void segment_lock(struct race_segment *s, uint64_t launch) {
+    for (unsigned tries = 1; __atomic_exchange_n(&s->lock, 1, __ATOMIC_ACQUIRE); tries++)
+        if (tries % 64 == 0) sched_yield(); /* who holds it may not be running */
+    if (s->launch == launch) return;
+    memset(s->writer, 0, sizeof s->writer);
+    memset(s->reader, 0, sizeof s->reader);
+    __atomic_store_n(&s->settled, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->launch, launch, __ATOMIC_RELEASE);
+}
+
+static void segment_unlock(struct race_segment *s) {
+    __atomic_store_n(&s->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Bits of the cells k..k+n-1. */
+static uint64_t cell_bits(uint32_t k, uint32_t n) {
+    return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << k;
+}
+
+static bool is_settled(const struct race_segment *s, uint64_t launch, uint64_t bits) {
+    return __atomic_load_n(&s->launch, __ATOMIC_ACQUIRE) == launch &&
+           (__atomic_load_n(&s->settled, __ATOMIC_RELAXED) & bits) == bits;
+}
+
+static void settle(struct race_segment *s, uint64_t bits, bool settled) {
+    uint64_t all = s->settled;
+    uint64_t fresh = settled ? all | bits : all & ~bits;
+    if (fresh != all) __atomic_store_n(&s->settled, fresh, __ATOMIC_RELAXED);
+}
+
+static uint32_t clock_of(const struct block *b) {
+    const struct race_clock *clock = b->launch->clock;
+    return clock ? __atomic_load_n(&clock->now, __ATOMIC_RELAXED) : 0;
 }
 
 static void report_global(struct access *a, uint32_t lane, uint64_t cell, uint32_t other,
@@ -337,13 +368,13 @@ static void report_global(struct access *a, uint32_t lane, uint64_t cell, uint32
                 (unsigned long long)(a->region->base + cell * 4));
 }
 
-static void global_cell(struct access *a, struct race_page *p, uint32_t lane, uint64_t cell,
+static void global_cell(struct access *a, struct race_segment *p, uint32_t lane, uint64_t cell,
                         uint32_t op, bool is_strong) {
     struct block *b = a->w->block;
     uint32_t me = (uint32_t)b->linear + 1, k = (uint32_t)(cell % RACE_CELLS);
     uint8_t bytes = bytes_in_cell(a, lane, cell);
     bool write = a->kind & ACCESS_WRITE;
-    uint32_t now = b->launch->clock ? b->launch->clock->now : 0;
+    uint32_t now = clock_of(b);
     if (p->writer[k] && p->writer[k] != me && (p->write_bytes[k] & bytes) &&
         !(is_strong && (p->write_bytes[k] & ATOMIC)) &&
         !ordered_blocks(b, p->writer[k] - 1, p->write_time[k])) {
@@ -364,47 +395,73 @@ static void global_cell(struct access *a, struct race_page *p, uint32_t lane, ui
         p->writer[k] = me;
         p->write_op[k] = op;
         p->write_time[k] = now;
+        settle(p, cell_bits(k, 1), false);
     } else if (!is_strong) {
         p->reader[k] = p->reader[k] && p->reader[k] != me ? MANY : me;
         p->read_op[k] = op;
     }
 }
 
-/* All lanes side by side within one page that no other block has written to there. */
+/* n cells from k of one segment, written or read by block `me` alone, or read by all. */
+static bool quick_write(struct race_segment *s, uint32_t k, uint32_t n, uint32_t me, uint32_t op,
+                        uint32_t now) {
+    const uint32_t *wr = s->writer + k, *rd = s->reader + k;
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < n; i++)
+        busy |= ((wr[i] != 0) & (wr[i] != me)) | ((rd[i] != 0) & (rd[i] != me));
+    if (busy) return false;
+    memset(s->write_bytes + k, 15, n);
+    for (uint32_t i = 0; i < n; i++) {
+        s->writer[k + i] = me;
+        s->write_op[k + i] = op;
+        s->write_time[k + i] = now;
+    }
+    settle(s, cell_bits(k, n), false);
+    return true;
+}
+
+static bool quick_read(struct race_segment *s, uint32_t k, uint32_t n, uint32_t me, uint32_t op) {
+    const uint32_t *wr = s->writer + k;
+    uint32_t busy = 0, written = 0, few = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        written |= wr[i];
+        busy |= (wr[i] != 0) & (wr[i] != me);
+    }
+    if (busy) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t old = s->reader[k + i];
+        uint32_t fresh = ((old != 0) & (old != me)) ? MANY : me;
+        few |= fresh ^ MANY;
+        s->reader[k + i] = fresh;
+        s->read_op[k + i] = op;
+    }
+    if (!few && !written) settle(s, cell_bits(k, n), true);
+    return true;
+}
+
+/* All lanes side by side, where no other block has been that matters. */
 static bool global_quick(struct access *a, uint32_t op) {
     if (a->lanes != ALL_LANES || (a->bytes & 3)) return false;
     uint64_t first = a->at[0], bad = 0;
     EACH_LANE bad |= a->at[i] ^ (first + (uint64_t)i * a->bytes);
-    uint64_t cell = first / 4, n = (uint64_t)a->bytes / 4 * LANES;
-    if (bad || cell / RACE_CELLS != (cell + n - 1) / RACE_CELLS) return false;
+    if (bad) return false;
     struct block *b = a->w->block;
-    struct race_page *p = page_of(a->region, cell / RACE_CELLS, b->launch->number);
-    if (!p) return true;
-    uint32_t me = (uint32_t)b->linear + 1, k = (uint32_t)(cell % RACE_CELLS), busy = 0;
-    const uint32_t *wr = p->writer + k, *rd = p->reader + k;
-    if (a->kind & ACCESS_WRITE) {
-        for (uint64_t i = 0; i < n; i++)
-            busy |= ((wr[i] != 0) & (wr[i] != me)) | ((rd[i] != 0) & (rd[i] != me));
-        if (!busy) {
-            uint32_t now = b->launch->clock ? b->launch->clock->now : 0;
-            memset(p->write_bytes + k, 15, n);
-            for (uint64_t i = 0; i < n; i++) {
-                p->writer[k + i] = me;
-                p->write_op[k + i] = op;
-                p->write_time[k + i] = now;
-            }
-        }
-    } else {
-        for (uint64_t i = 0; i < n; i++) busy |= (wr[i] != 0) & (wr[i] != me);
-        if (!busy)
-            for (uint64_t i = 0; i < n; i++) {
-                uint32_t old = p->reader[k + i];
-                p->reader[k + i] = ((old != 0) & (old != me)) ? MANY : me;
-                p->read_op[k + i] = op;
-            }
+    uint64_t cell = first / 4, end = cell + (uint64_t)a->bytes / 4 * LANES;
+    uint64_t launch = b->launch->number;
+    uint32_t me = (uint32_t)b->linear + 1, now = clock_of(b);
+    bool write = a->kind & ACCESS_WRITE, good = true;
+    while (cell < end && good) {
+        uint32_t k = (uint32_t)(cell % RACE_CELLS);
+        uint32_t n = end - cell < RACE_CELLS - k ? (uint32_t)(end - cell) : RACE_CELLS - k;
+        struct race_segment *s = segment_of(a->region, cell);
+        if (!s) return true;
+        cell += n;
+        if (!write && is_settled(s, launch, cell_bits(k, n))) continue;
+        segment_lock(s, launch);
+        good = write ? quick_write(s, k, n, me, op, now) : quick_read(s, k, n, me, op);
+        segment_unlock(s);
     }
-    page_done(p);
-    return !busy;
+    return good;
 }
 
 static void race_in_global(struct access *a) {
@@ -423,10 +480,14 @@ static void race_in_global(struct access *a) {
         return;
     EACH_SET_LANE(i, a->lanes) {
         for (uint64_t cell = a->at[i] / 4; cell <= (a->at[i] + a->bytes - 1) / 4; cell++) {
-            struct race_page *p = page_of(a->region, cell / RACE_CELLS, l->number);
-            if (!p) return;
-            global_cell(a, p, i, cell, op, is_strong);
-            page_done(p);
+            struct race_segment *s = segment_of(a->region, cell);
+            if (!s) return;
+            if (a->kind == ACCESS_READ &&
+                is_settled(s, l->number, cell_bits((uint32_t)(cell % RACE_CELLS), 1)))
+                continue;
+            segment_lock(s, l->number);
+            global_cell(a, s, i, cell, op, is_strong);
+            segment_unlock(s);
         }
     }
 }

@@ -16,15 +16,26 @@
 
 #include "access.h"
 
-enum { RACE_CELLS = 1024 }; /* of a page of global memory: 4 KiB */
+enum { RACE_CELLS = 64, RACE_SEGMENTS = 16, RACE_PAGE_BYTES = 4 * RACE_CELLS * RACE_SEGMENTS };
 
-struct race_page {
-    int lock;
-    uint64_t launch;
+/*
+ * The cells of 256 bytes of global memory, behind a lock of their own, so that blocks on different
+ * threads meet only where their data does. What several blocks have read and none has written stays
+ * so until somebody writes; such cells are marked as settled, and reading them once more takes no
+ * lock.
+ */
+struct race_segment {
+    _Alignas(64) int lock;
+    uint64_t launch;                                 /* that the rest is about */
+    uint64_t settled;                                /* one bit a cell */
     uint32_t writer[RACE_CELLS], reader[RACE_CELLS]; /* block + 1; MANY for several readers */
     uint32_t write_op[RACE_CELLS], read_op[RACE_CELLS];
     uint32_t write_time[RACE_CELLS];
     uint8_t write_bytes[RACE_CELLS]; /* which of the four; bit 7: atomic */
+};
+
+struct race_page {
+    struct race_segment segments[RACE_SEGMENTS];
 };
 
 struct race_shared {

@@ -174,7 +174,7 @@ static void print_finding(struct reporter *r, const char *kind, const char *titl
     fflush(f);
 }
 
-static uint32_t op_number(const struct warp *w, const struct op *o) {
+uint32_t op_number(const struct warp *w, const struct op *o) {
     return w->code ? (uint32_t)(o - w->code) : 0;
 }
 
@@ -255,70 +255,4 @@ void report_plain(struct reporter *r, enum finding_kind kind, const char *format
     r->occurrences++;
     print_finding(r, kinds[kind].name, title, &none, NULL, false);
     pthread_mutex_unlock(&r->lock);
-}
-
-/* ---- where undefined values come from ---- */
-
-static int32_t first_undefined(const struct warp *w, const struct op *o, uint32_t lanes) {
-    const int32_t sources[4] = {o->a, o->b, o->c, o->e};
-    for (int k = 0; k < 4; k++)
-        if (sources[k] > 0 && (uint32_t)sources[k] < w->frame->function->slots &&
-            (lanes & ~w->defined[sources[k]]))
-            return sources[k];
-    for (unsigned k = 0; k < o->list_count; k++)
-        if (o->list[k] > 0 && (uint32_t)o->list[k] < w->frame->function->slots &&
-            (lanes & ~w->defined[o->list[k]]))
-            return o->list[k];
-    return 0;
-}
-
-static bool brings_from_memory(const struct op *o) {
-    enum form_class class = form_table[o->form].class;
-    return class == CLASS_LOAD || class == CLASS_ATOMIC || class == CLASS_TENSOR;
-}
-
-void undefined_flow(struct warp *w, const struct op *o, int32_t slot) {
-    struct frame *f = w->frame;
-    if (!f->origins || (uint32_t)slot >= f->function->slots) return;
-    if (brings_from_memory(o)) {
-        f->origins[slot] = op_number(w, o) + 1;
-        return;
-    }
-    int32_t from = first_undefined(w, o, ALL_LANES);
-    if (!from && o->p > PREDICATE_SINK) f->origins[slot] = f->predicate_origins[o->p];
-    /* The destination may be its own source: its origin then stays. */
-    if (from && from != slot) f->origins[slot] = f->origins[from];
-}
-
-void undefined_predicate(struct warp *w, int32_t index) {
-    struct frame *f = w->frame;
-    if (!w->pc || (uint32_t)index >= f->function->predicates) return;
-    const struct op *o = &w->code[w->pc - 1];
-    int32_t from = first_undefined(w, o, ALL_LANES);
-    if (from)
-        f->predicate_origins[index] = f->origins[from];
-    else if (o->p > PREDICATE_SINK)
-        f->predicate_origins[index] = f->predicate_origins[o->p];
-}
-
-static void describe_origin(const struct warp *w, uint32_t origin, char *text, size_t bytes) {
-    const struct frame *f = w->frame;
-    if (!origin || origin > f->function->op_count) {
-        snprintf(text, bytes, "it comes from a register that was never written");
-        return;
-    }
-    char line[120];
-    const struct op *o = &f->function->ops[origin - 1];
-    module_line(w->block->launch->module, o->line, line, sizeof line);
-    snprintf(text, bytes, "it was loaded, never having been written, at line %u: %s", o->line,
-             line);
-}
-
-void undefined_origin(const struct warp *w, int32_t slot, char *text, size_t bytes) {
-    const struct frame *f = w->frame;
-    describe_origin(w, f->origins && slot > 0 ? f->origins[slot] : 0, text, bytes);
-}
-
-void undefined_predicate_origin(const struct warp *w, int32_t index, char *text, size_t bytes) {
-    describe_origin(w, w->frame->predicate_origins[index], text, bytes);
 }

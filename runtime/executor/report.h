@@ -69,7 +69,9 @@ __attribute__((format(printf, 6, 7))) void report_note(struct warp *warp, const 
                                                        uint32_t lane, enum finding_kind kind,
                                                        uint32_t other, const char *format, ...);
 
-/* Where an undefined value in a register came from, as text. */
+/* The number of an operation in the running function. */
+uint32_t op_number(const struct warp *warp, const struct op *o);
+/* undefined.c: where an undefined value in a register came from, as text. */
 void undefined_origin(const struct warp *warp, int32_t slot, char *text, size_t bytes);
 void undefined_predicate_origin(const struct warp *warp, int32_t index, char *text, size_t bytes);
 
