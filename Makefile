@@ -109,14 +109,18 @@ $(KVFORGE_RUN): $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(TOOL_OBJ) $(REFERENCE_OBJ) $(LIB_A) $(RUN_LIBS)
 
-# An example may use the header of Flash's bundle.
-FLASH := $(BUILD)/deepseek-v4-flash-ring
+# An example may use the header of one of these bundles.
+FLASH  := $(BUILD)/deepseek-v4-flash-ring
+NARROW := $(BUILD)/flash-narrow
 $(FLASH)/manifest.json: examples/deepseek-v4-flash-ring.lua $(KVFORGE)
 	$(KVFORGE) build $< -o $(FLASH) --report $(FLASH).report.json
 
-$(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json
+$(NARROW)/manifest.json: examples/flash-narrow.lua $(KVFORGE)
+	$(KVFORGE) build $< -o $(NARROW)
+
+$(BUILD)/examples/%: examples/%.c $(LIB_A) | $(FLASH)/manifest.json $(NARROW)/manifest.json
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) $< -o $@ $(LIB_A) $(RUN_LIBS)
+	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -I$(FLASH) -I$(NARROW) $< -o $@ $(LIB_A) $(RUN_LIBS)
 
 # ---- tests: the first word of a test's name says what it is linked with ----
 $(BUILD)/tests/executor_%: tests/executor_%.c $(EXECUTOR_OBJ)
@@ -153,12 +157,13 @@ packages:
 check: all $(TEST_BIN)
 	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
-# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; models
-# in which every two options meet, and specs at the edges of every field.
+# What takes long: the pool's random operations by the hundred million, its interleavings ten deep; exp2 of every
+# float; models in which every two options meet, and specs at the edges of every field.
 .PHONY: test-long
 test-long: check
 	$(BUILD)/tests/pool_fuzz $(or $(OPERATIONS),100000000)
 	$(BUILD)/tests/pool_interleavings 10
+	$(BUILD)/tests/reference_exp2 --long
 	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' ./tests/matrix.lua ./tests/shapes.lua
 
 .PHONY: test demo
@@ -170,8 +175,10 @@ demo: packages
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(KVFORGE) build examples/deepseek-v4-flash-ring.lua -o $(FLASH) --report $(FLASH).report.json
 	$(KVFORGE_RUN) demo $(FLASH) --report $(FLASH).report.json
-	$(KVFORGE) build examples/flash-narrow.lua -o $(BUILD)/flash-narrow
-	$(KVFORGE_RUN) decode $(BUILD)/flash-narrow
+	$(KVFORGE) build examples/flash-narrow.lua -o $(NARROW)
+	$(KVFORGE_RUN) decode $(NARROW)
+	$(KVFORGE) build examples/deepseek-v4-flash.lua -o $(BUILD)/deepseek-v4-flash
+	$(KVFORGE_RUN) decode --flash $(BUILD)/deepseek-v4-flash
 
 # ---- benchmarks: each program prints its own table; executor_* ones link the executor ----
 BENCH_BIN     := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
@@ -192,18 +199,39 @@ $(BUILD)/bench/executor_%: $(BUILD)/obj/bench/executor_%.o $(BUILD)/bench/libben
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/bench/libbench.a $(LIB_A) $(FAKE)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter-out $(FAKE),$^) $(RUN_LIBS)
 
-# Tests of what the benchmarks measure with; without the one part that needs a bundle's header.
-BENCH_TEST_OBJ := $(filter-out %/same.o,$(BENCH_LIB_OBJ))
+# It runs kernels as kvforge-run does.
+$(BUILD)/bench/twins: $(BUILD)/obj/bench/twins.o $(BUILD)/bench/libbench.a $(filter-out %/main.o,$(TOOL_OBJ)) $(REFERENCE_OBJ) $(LIB_A)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(RUN_LIBS)
+
+# Tests of what the benchmarks measure with; without the parts that need a bundle's header or kvforge-run's parts.
+BENCH_TEST_OBJ := $(filter-out %/same.o %/pair.o,$(BENCH_LIB_OBJ))
 $(BUILD)/tests/bench_%: tests/bench_%.c $(BENCH_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -Iruntime -Ibench/lib $< -o $@ $(BENCH_TEST_OBJ) $(RUN_LIBS)
 
-# The tests build them too, so that they cannot rot unseen.
+# The tests build them too, so that they cannot rot unseen; objects on the way stay.
 check: $(BENCH_BIN)
+.SECONDARY: $(call obj,$(wildcard bench/*.c)) $(BENCH_LIB_OBJ)
 
 .PHONY: bench
 bench: all $(BENCH_BIN)
 	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
+
+# Measured tables, written anew where they stand.
+.PHONY: tables
+tables: all $(BUILD)/bench/twins
+	KVF_BUILD=$(BUILD) $(LUA) bench/kernel_table.lua > $(BUILD)/kernels.table
+	$(LUA) bench/insert.lua README.md kernels < $(BUILD)/kernels.table
+	KVF_BUILD=$(BUILD) $(BUILD)/bench/twins > $(BUILD)/twins.out
+	if grep -q attn_mma $(BUILD)/twins.out; then { echo '```'; grep -v '^#' $(BUILD)/twins.out; echo '```'; } | \
+	    $(LUA) bench/insert.lua docs/bench.md twins; fi
+
+# ---- a real GPU, where there is one; GPU_DRIVER=executor tries the scripts without ----
+.PHONY: test-gpu bench-gpu
+test-gpu: all
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) $(LUA) bench/gpu.lua test
+bench-gpu: all $(BUILD)/bench/twins
+	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) GPU_BENCH='$(GPU_BENCH)' $(LUA) bench/gpu.lua bench
 
 # ---- install ----
 BINDIR     ?= $(PREFIX)/bin
@@ -258,14 +286,15 @@ lint: ; @$(MAKE) --no-print-directory -k lint-format lint-lua lint-tidy
 lint-format:
 	$(if $(FORMAT),@$(FORMAT) --dry-run -Werror $(C_FILES),@echo "lint: no clang-format, skipped")
 lint-lua:
-	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples,@echo "lint: no luacheck, skipped")
+	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples bench,@echo "lint: no luacheck, skipped")
 lint-tidy:
 	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
 	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
-	    -I$(FLASH) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
+	    -I$(FLASH) -I$(NARROW) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
 
 # Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang
-# has it, else with a driver of our own that changes the seeds at random.
+# has it, else with a driver of our own that changes the seeds at random. Leaks are looked for once, at the end:
+# after every input it takes fifty times as long.
 FUZZ_CC    ?= clang-19
 FUZZ_CXX   ?= clang++-19
 FUZZ_RUNS  ?= 1000000
@@ -286,7 +315,7 @@ fuzz:
 run-fuzzers: $(FUZZ_BIN)
 	for fuzzer in $(FUZZ_BIN); do \
 	    name=$$(basename $$fuzzer); echo "$$name: $(FUZZ_RUNS) inputs"; mkdir -p $(BUILD)/corpus/$$name; \
-	    $$fuzzer -runs=$(FUZZ_RUNS) -seed=1 -timeout=10 -verbosity=0 -print_final_stats=1 \
+	    $$fuzzer -runs=$(FUZZ_RUNS) -seed=1 -timeout=10 -detect_leaks=0 -verbosity=0 -print_final_stats=1 \
 	        $(BUILD)/corpus/$$name $$(ls -d tests/fuzz/seeds/$$name 2>/dev/null) || exit 1; done
 
 $(BUILD)/fuzzers/executor_%: tests/fuzz/executor_%.c $(EXECUTOR_OBJ)
@@ -316,7 +345,10 @@ help:
 	@echo 'make check       run the tests without installing anything'
 	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
-	@echo 'make bench       generation beside NVRTC and nvcc, loading, and other speeds: docs/bench.md'
+	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
+	@echo 'make tables      the tables of kernels in README.md and docs/bench.md, measured anew'
+	@echo 'make test-gpu    every kernel, the demo and whole steps on the GPU, if there is one'
+	@echo 'make bench-gpu   the time of every kernel there, beside its copy and matrix rates'
 	@echo 'make asan, tsan  the tests under sanitizers'
 	@echo 'make fuzz        FUZZ_RUNS=$(FUZZ_RUNS) inputs for each fuzzer in tests/fuzz'
 	@echo 'make lint        clang-format, luacheck and clang-tidy'

@@ -26,7 +26,7 @@ local loads = {
 }
 
 local function replay(arguments)
-  local command = ("%s/examples/replay %s %s 2>&1"):format(build, arguments, real and "" or "--lean")
+  local command = ("%s/bench/pool_replay %s %s 2>&1"):format(build, arguments, real and "" or "--lean")
   local pipe = assert(io.popen(command))
   local text = pipe:read("a")
   pipe:close()

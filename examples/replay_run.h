@@ -6,10 +6,13 @@
 #ifndef REPLAY_RUN_H
 #define REPLAY_RUN_H
 
+#include "replay_load.h"
+
+#include <kvforge.h>
+#include <stdbool.h>
 #include <time.h>
 
-#include "kvforge.h"
-#include "replay_load.h"
+enum { RUN_MAX_RUNNING = 4096 };
 
 struct run_options {
     uint32_t step_tokens, max_running;
@@ -178,7 +181,7 @@ static inline kvf_status run_admit_head(struct run *r, uint32_t budget) {
 
 /* One step: everything is prepared first, then computed together, then committed. */
 static inline uint32_t run_step(struct run *r) {
-    static uint32_t planned[4096];
+    static uint32_t planned[RUN_MAX_RUNNING];
     uint32_t budget = r->options.step_tokens, used = 0;
     double start = run_clock();
     for (uint32_t i = 0; i < r->active_count; i++) planned[i] = 0;
@@ -237,8 +240,9 @@ static inline void run_summarise(struct run *r, double live_sum, uint32_t sample
     qsort(r->waits, r->wait_count, sizeof r->waits[0], run_compare);
     for (uint32_t i = 0; i < r->wait_count; i++) sum += r->waits[i];
     if (r->wait_count) {
+        uint64_t p99 = (uint64_t)r->wait_count * 99 / 100;
         out->mean_wait = sum / r->wait_count;
-        out->p99_wait = r->waits[(uint64_t)r->wait_count * 99 / 100];
+        out->p99_wait = r->waits[p99];
     }
     out->live_share = samples ? live_sum / samples : 0;
     kvf_pool_get_stats(r->pool, &out->stats, NULL);
@@ -254,8 +258,9 @@ static inline void run_load(kvf_pool *pool, const struct load *load,
     for (uint32_t i = 0; i < count; i++)
         if (load->requests[i].prompt + load->requests[i].output > longest)
             longest = load->requests[i].prompt + load->requests[i].output;
-    while (room < 2 * count + 2) room *= 2;
     *result = (struct run_result){0};
+    if (!count) return;
+    while (room < 2 * count + 2) room *= 2;
     struct run r = {.pool = pool, .load = load, .options = *options, .result = result};
     r.tokens = calloc(longest + 1, sizeof r.tokens[0]);
     r.active = calloc(options->max_running + 1, sizeof r.active[0]);

@@ -23,6 +23,7 @@ struct instruction {
     enum ir_kind operands[MAX_OPERANDS]; /* a pointer is into `space` */
     enum ir_space space[2];              /* of the first and the second pointer */
     int n_operands;
+    unsigned align;  /* what every pointer must be known to be a multiple of */
     bool effects;    /* touches memory or other threads: never moved, merged or dropped */
     bool collective; /* the whole warp takes part */
 };
@@ -37,6 +38,42 @@ static const struct instruction instructions[] = {
      .n_results = 1,
      .operands = {IR_F32, IR_F32},
      .n_operands = 2},
+    /* Two e4m3, exactly, as two f16: the low byte becomes the low half. */
+    {.name = "cvt_f16x2_e4m3x2",
+     .text = "cvt.rn.f16x2.e4m3x2 $0, $1;",
+     .constraints = "=r,h",
+     .need = {{89, 81}, {90, 78}},
+     .results = {IR_U32},
+     .n_results = 1,
+     .operands = {IR_U16},
+     .n_operands = 1},
+    /* Bytes of two words, lowest first: the third operand's four digits number them, 0 to 7. */
+    {.name = "prmt",
+     .text = "prmt.b32 $0, $1, $2, $3;",
+     .constraints = "=r,r,r,r",
+     .need = {{80, 70}},
+     .results = {IR_U32},
+     .n_results = 1,
+     .operands = {IR_U32, IR_U32, IR_U32},
+     .n_operands = 3},
+    /* a * b + c of two f16 side by side. */
+    {.name = "fma_f16x2",
+     .text = "fma.rn.f16x2 $0, $1, $2, $3;",
+     .constraints = "=r,r,r,r",
+     .need = {{80, 70}},
+     .results = {IR_U32},
+     .n_results = 1,
+     .operands = {IR_U32, IR_U32, IR_U32},
+     .n_operands = 3},
+    /* Two f32 to two bf16 in one register; the first operand becomes the high half. */
+    {.name = "cvt_bf16x2",
+     .text = "cvt.rn.bf16x2.f32 $0, $1, $2;",
+     .constraints = "=r,f,f",
+     .need = {{80, 70}},
+     .results = {IR_U32},
+     .n_results = 1,
+     .operands = {IR_F32, IR_F32},
+     .n_operands = 2},
     /* Four 8x8 matrices of 16 bits: lane l names row l % 8 of matrix l / 8 (16-byte aligned). */
     {.name = "ldmatrix_x4",
      .text = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
@@ -47,6 +84,7 @@ static const struct instruction instructions[] = {
      .operands = {IR_POINTER},
      .space = {IR_SHARED},
      .n_operands = 1,
+     .align = 16,
      .collective = true},
     {.name = "ldmatrix_x4_trans",
      .text = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];",
@@ -57,6 +95,7 @@ static const struct instruction instructions[] = {
      .operands = {IR_POINTER},
      .space = {IR_SHARED},
      .n_operands = 1,
+     .align = 16,
      .collective = true},
     /* d = a . b + c, a 16x16 and b 16x8 of bf16, c and d 16x8 of f32: operands a, b, c. */
     {.name = "mma_bf16",
@@ -69,14 +108,37 @@ static const struct instruction instructions[] = {
      .operands = {IR_U32, IR_U32, IR_U32, IR_U32, IR_U32, IR_U32, IR_F32, IR_F32, IR_F32, IR_F32},
      .n_operands = 10,
      .collective = true},
-    /* Copy 16 bytes to shared memory, to be waited for: cp_async_commit closes a group. */
+    /*
+     * Copy 16, 8 or 4 bytes to shared memory, to be waited for: the third operand's first bytes
+     * come from global memory (0: nothing is read), the rest are zeros. Sixteen bypass the first
+     * cache.
+     */
     {.name = "cp_async16",
-     .text = "cp.async.cg.shared.global [$0], [$1], 16;",
-     .constraints = "l,l,~{memory}",
+     .text = "cp.async.cg.shared.global [$0], [$1], 16, $2;",
+     .constraints = "l,l,r,~{memory}",
      .need = {{80, 70}},
-     .operands = {IR_POINTER, IR_POINTER},
+     .operands = {IR_POINTER, IR_POINTER, IR_U32},
      .space = {IR_SHARED, IR_GLOBAL},
-     .n_operands = 2,
+     .n_operands = 3,
+     .align = 16,
+     .effects = true},
+    {.name = "cp_async8",
+     .text = "cp.async.ca.shared.global [$0], [$1], 8, $2;",
+     .constraints = "l,l,r,~{memory}",
+     .need = {{80, 70}},
+     .operands = {IR_POINTER, IR_POINTER, IR_U32},
+     .space = {IR_SHARED, IR_GLOBAL},
+     .n_operands = 3,
+     .align = 8,
+     .effects = true},
+    {.name = "cp_async4",
+     .text = "cp.async.ca.shared.global [$0], [$1], 4, $2;",
+     .constraints = "l,l,r,~{memory}",
+     .need = {{80, 70}},
+     .operands = {IR_POINTER, IR_POINTER, IR_U32},
+     .space = {IR_SHARED, IR_GLOBAL},
+     .n_operands = 3,
+     .align = 4,
      .effects = true},
     {.name = "cp_async_commit",
      .text = "cp.async.commit_group;",
@@ -88,6 +150,15 @@ static const struct instruction instructions[] = {
      .constraints = "~{memory}",
      .need = {{80, 70}},
      .effects = true},
+    /* A barrier of some of the block's warps: its number (0 is the whole block's), its threads. */
+    {.name = "barrier_some",
+     .text = "bar.sync $0, $1;",
+     .constraints = "r,r,~{memory}",
+     .need = {{80, 70}},
+     .operands = {IR_U32, IR_U32},
+     .n_operands = 2,
+     .effects = true,
+     .collective = true},
 };
 
 static const struct instruction *find(const char *name) {
@@ -127,6 +198,14 @@ static LLVMTypeRef result_type(const struct ir_module *m, const struct instructi
     return LLVMStructTypeInContext(m->context, types, (unsigned)i->n_results, 0);
 }
 
+/* No pass may make two of it behind a branch that threads of a warp take differently. */
+static void mark_convergent(const struct ir_module *m, LLVMValueRef call) {
+    static const char name[] = "convergent";
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, sizeof name - 1);
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                             LLVMCreateEnumAttribute(m->context, kind, 0));
+}
+
 /* ir.asm(name, operand, ...) -> result, ... */
 static int l_asm(lua_State *L) {
     struct ir_module *m = ir_current(L);
@@ -147,6 +226,9 @@ static int l_asm(lua_State *L) {
         struct ir_value v = ir_operand(L, 2 + o, i->operands[o]);
         if (v.kind == IR_POINTER && v.space != i->space[pointers++])
             return ir_error(L, "operand %d of %s is a pointer into another memory", o + 1, name);
+        if (v.kind == IR_POINTER && v.multiple < i->align)
+            return ir_error(L, "operand %d of %s is known to be a multiple of %u, it needs %u",
+                            o + 1, name, v.multiple, i->align);
         refs[o] = v.ref;
         types[o] = LLVMTypeOf(v.ref);
         if (v.level > level) level = v.level;
@@ -157,6 +239,7 @@ static int l_asm(lua_State *L) {
                          i->effects || i->collective, 0, LLVMInlineAsmDialectATT, 0);
     LLVMValueRef result =
         LLVMBuildCall2(m->builder, type, assembly, refs, (unsigned)i->n_operands, "");
+    if (i->collective) mark_convergent(m, result);
     for (int r = 0; r < i->n_results; r++) {
         LLVMValueRef part =
             i->n_results == 1 ? result : LLVMBuildExtractValue(m->builder, result, (unsigned)r, "");

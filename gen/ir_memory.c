@@ -166,9 +166,26 @@ static int l_dynamic_shared(lua_State *L) {
     return 1;
 }
 
+/*
+ * ir.shared_limit([target]): bytes of shared memory a block can have on the target, by default the
+ * one that is built for; nothing if there is no such target
+ */
+static int l_shared_limit(lua_State *L) {
+    bool named = !lua_isnoneornil(L, 1);
+    lua_getfield(L, LUA_REGISTRYINDEX, "ir.module"); /* also between two kernels */
+    const struct ir_module *m = lua_touserdata(L, -1);
+    if (!named && !m) return luaL_error(L, "no module is open");
+    const struct target *target = named ? target_find(luaL_checkstring(L, 1)) : m->target;
+    if (!target) return 0;
+    lua_pushinteger(L, target->max_shared);
+    return 1;
+}
+
 void ir_open_memory(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"shared", l_shared}, {"dynamic_shared", l_dynamic_shared}, {0, 0}};
+    static const luaL_Reg functions[] = {{"shared", l_shared},
+                                         {"dynamic_shared", l_dynamic_shared},
+                                         {"shared_limit", l_shared_limit},
+                                         {0, 0}};
     static const luaL_Reg methods[] = {{"at", l_at},     {"bytes", l_bytes}, {"as", l_as},
                                        {"load", l_load}, {"store", l_store}, {0, 0}};
     luaL_getmetatable(L, IR_VALUE);

@@ -25,7 +25,7 @@ struct host {
 
 static struct host *host_of(lua_State *L) {
     struct host *h;
-    memcpy(&h, lua_getextraspace(L), sizeof h);
+    memcpy(&h, lua_getextraspace(L), sizeof(struct host *));
     return h;
 }
 
@@ -246,7 +246,7 @@ lua_State *host_open(const struct host_options *options) {
         free(h);
         return NULL;
     }
-    memcpy(lua_getextraspace(L), &h, sizeof h);
+    memcpy(lua_getextraspace(L), &h, sizeof(struct host *));
     lua_atpanic(L, give_up);
     lua_gc(L, LUA_GCGEN, 0, 0);
     lua_pushcfunction(L, open_libraries);

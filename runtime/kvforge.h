@@ -289,6 +289,9 @@ KVF_API kvf_status kvf_slots_check(const kvf_cache *cache, const int32_t *slots,
  * Every call does everything or changes nothing. KVF_ERROR_SHORT means "not now" and the text says
  * which resource lacks how much: release or preempt something and try again. KVF_ERROR_LIMIT means
  * "never, in this pool".
+ * A pool whose records are found damaged (somebody wrote to its memory, or a fault of the library)
+ * is given up: that call and every later one return KVF_ERROR_STATE and the invariant that does not
+ * hold, whatever the call had done by then; kvf_pool_destroy is what is left.
  *
  * A step, for every sequence of it: kvf_sequence_prepare, then kvf_batch_fill, the kernels, the
  * snapshots that kvf_sequence_snapshots names, then kvf_sequence_commit. */

@@ -1,46 +1,76 @@
 -- indexer_scores: every visible entry's score for a token: the weighted sum over the indexer's heads
 -- of relu(q . key), keys as stored. A block scores 64 entries of one token; each of its four warps
 -- takes all heads of 16 entries, on the tensor cores.
-local vectors = require "vectors"
 local tensor = require "tensor"
+local stage = require "stage"
 local stored = require "stored"
 
 local ENTRIES, WARPS = 64, 4
+local THREADS = 32 * WARPS
 
 -- Heads come in tiles of 16; a tile that is not full counts heads of zeros.
 local function tiles(T) return (T.indexer.heads + 15) // 16 end
 
--- The token's queries into shared memory, rows beyond the heads as zeros.
-local function load_queries(T, p, token, q)
-  local heads, count = T.indexer.heads, vectors.count(T.indexer.dim)
-  local stride = T.indexer.dim + tensor.PAD
+-- What lies in shared memory, as offsets in bytes: queries, the keys as stored and their scales, the
+-- keys as bf16.
+local function plan(T)
+  local rows, stride = stage.plan(T.place.index), T.indexer.dim + tensor.PAD
+  local staged = 2 * 16 * tiles(T) * stride
+  local scales = staged + ENTRIES * rows.stride
+  local keys = (scales + ENTRIES * rows.scale.bytes + 15) // 16 * 16
+  return { rows = rows, stride = stride, staged = staged, scales = scales, keys = keys,
+    bytes = keys + 2 * ENTRIES * stride }
+end
+
+-- Whether every chip that the model is for has room.
+local function fits_all(T)
+  for _, target in ipairs(T.model.targets) do
+    local limit = shared_limit(target)
+    if limit and plan(T).bytes > limit then return false end
+  end
+  return true
+end
+
+-- Start fetching the token's queries, rows beyond the heads as zeros.
+local function fetch_queries(T, p, token, memory, s)
+  local heads, count = T.indexer.heads, T.indexer.dim // 8
   local from = p.q:at(token:to(u64) * (heads * T.indexer.dim))
-  loop(u32, thread_id(), 16 * tiles(T) * count, 32 * WARPS, function(i)
+  local q = memory:as(bf16)
+  loop(u32, thread_id(), 16 * tiles(T) * count, THREADS, function(i)
     local head, v = i // count, i % count
-    local to = q:at(head * stride):at(v * 8):as(u32)
-    when(head:lt(heads), function() to:store(from:at(i * 8):as(u32):load(4)) end,
-      function() to:store { 0, 0, 0, 0 } end)
+    local live = head:lt(heads)
+    stage.copy(q:at(head * s.stride):at(v * 8), from:at(live:select(i, 0) * 8), 16, 16, const(u32, 0), 1,
+      live)
   end)
 end
 
--- The tile's keys as bf16; entries that are not visible or not backed as zeros. `page_of(entry)`
--- gives an entry's page, out of range where there is none.
-local function load_keys(T, p, first, visible, page_of, keys)
-  local count, stride = vectors.count(T.indexer.dim), T.indexer.dim + tensor.PAD
-  loop(u32, thread_id(), ENTRIES * count, 32 * WARPS, function(i)
+-- Start fetching the keys as stored; entries that are not visible or not backed as zeros.
+-- `page_of(entry)` gives an entry's page, out of range where there is none.
+local function fetch_keys(T, p, first, visible, page_of, memory, s)
+  local lanes = 8
+  while lanes > s.rows.bytes // 16 do lanes = lanes // 2 end
+  local lane = thread_id() % lanes
+  for past = 0, ENTRIES - 1, THREADS // lanes do
+    local e = thread_id() // lanes + past
+    local entry = first + e
+    local page = variable(u32, 0xffffffff)
+    when(entry:lt(visible), function() page:set(page_of(entry)) end)
+    local live = page:get():lt(p.pages)
+    local row = rows(T.place.index, p, live:select(page:get(), 0):to(u64), (entry % T.k):to(u64))
+    stage.fetch(s.rows, row, memory:bytes(s.staged):bytes(e * s.rows.stride),
+      memory:bytes(s.scales):bytes(e * s.rows.scale.bytes), lane, lanes, live)
+  end
+end
+
+-- The keys that were fetched, as bf16.
+local function expand_keys(T, memory, s)
+  local count = T.indexer.dim // 8
+  local keys = memory:bytes(s.keys):as(bf16)
+  loop(u32, thread_id(), ENTRIES * count, THREADS, function(i)
     local e, v = i // count, i % count
-    local entry, eight = first + e, {}
-    for n = 1, 8 do eight[n] = variable(bf16, 0.0) end
-    when(entry:lt(visible), function()
-      local page = page_of(entry)
-      when(page:lt(p.pages), function()
-        local row = rows(T.place.index, p, page:to(u64), (entry % T.k):to(u64))
-        for n, value in ipairs(stored.index[T.indexer.format](row, v)) do eight[n]:set(value) end
-      end)
-    end)
-    local out = {}
-    for n = 1, 8 do out[n] = eight[n]:get() end
-    keys:at(e * stride):at(v * 8):store(out)
+    local row, scales = memory:bytes(s.staged):bytes(e * s.rows.stride),
+      memory:bytes(s.scales):bytes(e * s.rows.scale.bytes)
+    keys:at(e * s.stride):at(v * 8):as(u32):store(stored.index[T.indexer.format](row, scales, v))
   end)
 end
 
@@ -78,14 +108,15 @@ end
 return kernel {
   name = "indexer_scores",
   job = "the lightning indexer's scores of all visible entries",
-  block = 32 * WARPS,
+  block = THREADS,
+  shared = function(T) return plan(T).bytes end,
   grid = { per("tokens"), per("scores_stride", ENTRIES) },
   variants = function(T) return T.indexer and { { name = "indexer_scores" } } or {} end,
 
   rules = function(T) return {
     { T.indexer.dim % 64 == 0, "the indexer's dim must be a multiple of 64" },
-    { 2 * (16 * tiles(T) + ENTRIES) * (T.indexer.dim + tensor.PAD) <= 48 << 10,
-      "the queries of a token and 64 index keys must fit 48 KiB of shared memory" },
+    { T.indexer.dim % 64 ~= 0 or fits_all(T), "the queries of a token and 64 index keys need more shared "
+      .. "memory than a block has on one of the targets" },
   } end,
 
   params = function(T) return {
@@ -108,9 +139,7 @@ return kernel {
     local first = p.first + tile
     return_if(first:ge(visible))
 
-    local stride = T.indexer.dim + tensor.PAD
-    local q = shared(bf16, 16 * tiles(T) * stride)
-    local keys = shared(bf16, ENTRIES * stride)
+    local s, memory = plan(T), dynamic_shared(u8)
     local function page_of(entry)
       local column = entry // T.k
       local page = variable(u32, 0xffffffff)
@@ -119,10 +148,13 @@ return kernel {
       end)
       return page:get()
     end
-    load_queries(T, p, token, q)
-    load_keys(T, p, first, visible, page_of, keys)
+    fetch_keys(T, p, first, visible, page_of, memory, s)
+    fetch_queries(T, p, token, memory, s)
+    stage.wait()
     barrier()
-    local sums = score_tile(T, p, token, q, keys)
+    expand_keys(T, memory, s)
+    barrier()
+    local sums = score_tile(T, p, token, memory:as(bf16), memory:bytes(s.keys):as(bf16))
     -- After the tree all groups of four lanes hold the same sums.
     local lane = lane_id()
     when(lane:lt(4), function()

@@ -1,16 +1,23 @@
--- state_reset: make request slots as new: positions -1, ring head 0, tail lengths 0. Rows are left
--- as they are: nothing reads a row whose position or length does not say so. Block x takes the
--- list's entry x, block y a layer.
+-- state_reset: make request slots as new: positions -1, ring head 0, tail lengths and running softmaxes 0.
+-- Rows are left as they are: nothing reads a row whose position or length does not say so. Block x
+-- takes the list's entry x, block y a layer.
+local running = require "running"
+
 local THREADS = 128
 
--- What is reset, and to what.
-local first_value = { swa_pos = -1, swa_head = 0, tail_len = 0, idx_tail_len = 0 }
+-- What is reset; each array to what it holds at first.
+local resets = { swa_pos = true, swa_head = true, tail_len = true, idx_tail_len = true }
+for _, prefix in ipairs { "", "idx_" } do
+  for _, name in ipairs(running.arrays(prefix)) do resets[name] = true end
+end
 
 local function reset_arrays(T)
   local arrays, names = {}, {}
   for _, a in ipairs(T.state) do
-    if first_value[a.name] then
-      arrays[#arrays + 1] = { name = a.name, count = a.slot_bytes // 4 }
+    if resets[a.name] then
+      arrays[#arrays + 1] = {
+        name = a.name, count = a.slot_bytes // 4, first = a.dtype == "f32" and a.init + 0.0 or a.init,
+      }
       names[#names + 1] = a.name
     end
   end
@@ -19,7 +26,7 @@ end
 
 return kernel {
   name = "state_reset",
-  job = "for a list of request slots: positions -1, ring head 0, tail length 0, in all layers of the type",
+  job = "for a list of request slots: positions -1, ring head and tail state 0, in all layers of the type",
   block = THREADS,
   grid = { per("count"), per("layers") },
 
@@ -42,7 +49,7 @@ return kernel {
       local at = array(p, a.name, slot:to(u64), layer)
       for first = 0, a.count - 1, THREADS do
         local inside = a.count - first >= THREADS or thread:lt(a.count - first)
-        local function store() at:at(thread:to(u64)):at(first):store(first_value[a.name]) end
+        local function store() at:at(thread:to(u64)):at(first):store(a.first) end
         if is_value(inside) then when(inside, store) else store() end
       end
     end

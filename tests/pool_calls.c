@@ -3,6 +3,8 @@
  * survives a failing allocator; tables have the shapes kernels read; plans agree with what a pool
  * takes; a bundle's geometry is the one its types give.
  */
+#include <pthread.h>
+
 #include "pool_model.h"
 
 /* ---- a calloc and a malloc that fail when told to ---- */
@@ -96,7 +98,27 @@ static void bad_creation(void) {
         refuses("a budget beyond 32-bit ids", &g, &o, KVF_ERROR_LIMIT, "32 bits");
         o.bytes = 0;
         refuses("no budget and no counts", &g, &o, KVF_ERROR_LIMIT, "budget");
+        o.chunks = o.windows = o.blocks = UINT32_MAX;
+        refuses("counts beyond 32-bit ids", &g, &o, KVF_ERROR_LIMIT, "32 bits");
+        o.chunks = o.windows = o.blocks = 1 << 28;
+        refuses("counts beyond 32-bit row numbers", &g, &o, KVF_ERROR_LIMIT, "32 bits");
+        o.chunks = o.windows = o.blocks = 2;
+        if (policy != KVF_POLICY_ELASTIC) o.blocks = 0;
+        refuses("counts below one request", &g, &o, KVF_ERROR_LIMIT, "budget");
     }
+    o = (kvf_pool_options){.policy = KVF_POLICY_SHARED,
+                           .max_requests = 4,
+                           .windows = 8,
+                           .blocks = 8,
+                           .lent_blocks = UINT32_MAX};
+    refuses("more lent blocks than ids", &g, &o, KVF_ERROR_LIMIT, "32 bits");
+    o = good;
+    kvf_plan plan;
+    kvf_error e = {0};
+    ok(pool_plan(&g, &o, 0, &plan, &e) == KVF_ERROR_ARGUMENT && strstr(e.text, "context of 0"),
+       "a plan for no tokens: %s", e.text);
+    ok(pool_plan(&g, &o, 481, &plan, &e) == KVF_ERROR_ARGUMENT && strstr(e.text, "context of 481"),
+       "a plan for more tokens than positions: %s", e.text);
     none = g;
     none.type[0].ratio = none.type[1].ratio = none.type[0].k = none.type[1].k = 0;
     refuses("no compressed layers", &none, &good, KVF_ERROR_LIMIT, "no compressed layers");
@@ -153,9 +175,12 @@ static void failing_allocator(void) {
 
 /* ---- calls ---- */
 
+static kvf_pool *said_by; /* the pool that refuses, if there is one: it must stay whole */
+
 static void says(kvf_status got, kvf_status want, const kvf_error *error, const char *text,
                  const char *what) {
-    ok(got == want && strstr(error->text, text), "%s: %s", what, error->text);
+    bool whole = !said_by || kvf_pool_check(said_by, NULL) == KVF_OK;
+    ok(got == want && strstr(error->text, text) && whole, "%s: %s", what, error->text);
 }
 
 static void bad_calls(void) {
@@ -169,6 +194,11 @@ static void bad_calls(void) {
     kvf_fork fork;
     small(&g);
     if (pool_create(&g, &o, &pool, &e)) exit(1);
+    said_by = pool;
+    says(kvf_sequence_admit(pool, tokens, 5, 5, NULL, &e), KVF_ERROR_ARGUMENT, &e, "nowhere",
+         "admit to nowhere");
+    says(kvf_sequence_admit(pool, tokens, UINT32_MAX, 5, &a, &e), KVF_ERROR_LIMIT, &e,
+         "longest sequence is 200", "four billion tokens");
     says(kvf_sequence_admit(pool, NULL, 5, 5, &a, &e), KVF_ERROR_ARGUMENT, &e, "no tokens",
          "admit null");
     says(kvf_sequence_admit(pool, tokens, 0, 5, &a, &e), KVF_ERROR_ARGUMENT, &e, "no tokens",
@@ -186,6 +216,12 @@ static void bad_calls(void) {
          "only 0 are prepared", "commit without prepare");
     says(kvf_sequence_prepare(pool, a.sequence, 0, &e), KVF_ERROR_ARGUMENT, &e, "zero tokens",
          "prepare 0");
+    says(kvf_sequence_prepare(pool, a.sequence, 201, &e), KVF_ERROR_LIMIT, &e,
+         "longest sequence is 200", "prepare beyond the longest sequence");
+    says(kvf_sequence_prepare(pool, a.sequence, UINT32_MAX, &e), KVF_ERROR_LIMIT, &e,
+         "longest sequence is 200", "prepare four billion tokens");
+    says(kvf_sequence_chunk(pool, a.sequence, 30, NULL, &e), KVF_ERROR_ARGUMENT, &e, "out is null",
+         "a chunk's length to nowhere");
     says(kvf_sequence_prepare(pool, a.sequence, 32, &e), KVF_ERROR_ARGUMENT, &e,
          "only 30 are known", "prepare beyond what is known and drafts");
     says(kvf_sequence_prepare(pool, a.sequence, 30, &e), KVF_ERROR_ARGUMENT, &e, "checkpoint at 16",
@@ -199,6 +235,18 @@ static void bad_calls(void) {
          "committed whole", "commit a part of a chunk");
     says(kvf_sequence_commit(pool, a.sequence, 16, tokens, 3, &e), KVF_ERROR_ARGUMENT, &e,
          "run more than 2 ahead", "ids beyond what drafts allow");
+    says(kvf_sequence_commit(pool, a.sequence, 16, tokens, UINT32_MAX, &e), KVF_ERROR_ARGUMENT, &e,
+         "2 ahead", "four billion ids");
+    says(kvf_sequence_commit(pool, b.sequence, UINT32_MAX, NULL, 0, &e), KVF_ERROR_STATE, &e,
+         "only 0 are prepared", "commit four billion tokens");
+    says(kvf_sequence_snapshots(pool, a.sequence, NULL, 0, NULL, &e), KVF_ERROR_ARGUMENT, &e,
+         "count is null", "snapshots to nowhere");
+    says(kvf_sequence_snapshots(pool, a.sequence, NULL, 0, &n, &e), KVF_ERROR_LIMIT, &e,
+         "room for 0", "no room for the snapshots");
+    says(kvf_sequence_truncate(pool, a.sequence, 17, &e), KVF_ERROR_ARGUMENT, &e, "17 tokens of 16",
+         "truncate to more than is prepared");
+    says(kvf_sequence_truncate(pool, a.sequence, 7, &e), KVF_ERROR_ARGUMENT, &e, "given back whole",
+         "truncate a chunk");
     says(kvf_sequence_fork(pool, a.sequence, &fork, &e), KVF_ERROR_STATE, &e,
          "16 tokens are prepared", "fork in the middle of a step");
     is(kvf_sequence_commit(pool, a.sequence, 16, NULL, 0, &e), KVF_OK, "commit 16");
@@ -211,6 +259,25 @@ static void bad_calls(void) {
     is(kvf_sequence_release(pool, a.sequence, &e), KVF_OK, "release");
     says(kvf_sequence_release(pool, a.sequence, &e), KVF_ERROR_STATE, &e, "released already",
          "twice");
+    says(kvf_sequence_preempt(pool, a.sequence, &e), KVF_ERROR_STATE, &e, "released already",
+         "preempt after the release");
+    is(kvf_sequence_admit(pool, tokens, 30, UINT32_MAX, &c, &e), KVF_OK,
+       "its slot again, resumed, with chunks of any length");
+    ok(c.slot == a.slot && c.hit == 16 && !kvf_sequence_prepare(pool, c.sequence, 14, &e),
+       "the first chunk is there");
+    says(kvf_sequence_commit(pool, a.sequence, 14, NULL, 0, &e), KVF_ERROR_STATE, &e,
+         "no such sequence", "the old handle does not reach the new request");
+    is(kvf_sequence_preempt(pool, c.sequence, &e), KVF_OK, "preempt");
+    says(kvf_sequence_preempt(pool, c.sequence, &e), KVF_ERROR_STATE, &e, "released already",
+         "twice");
+    says(kvf_sequence_fork(pool, c.sequence, &fork, &e), KVF_ERROR_STATE, &e, "no such sequence",
+         "fork what has ended");
+    says(kvf_sequence_get_info(pool, b.sequence, NULL, &e), KVF_ERROR_ARGUMENT, &e, "out is null",
+         "info to nowhere");
+    says(kvf_sequence_ranges(pool, b.sequence, NULL, 0, &n, &e), KVF_ERROR_LIMIT, &e, "room for 0",
+         "no room for the ranges");
+    says(kvf_pool_ranges(pool, (kvf_copy_kind)9, NULL, 0, NULL, 0, &n, &e), KVF_ERROR_ARGUMENT, &e,
+         "unknown kind", "ranges of an unknown kind");
     says(kvf_sequence_prepare(pool, a.sequence, 1, &e), KVF_ERROR_STATE, &e, "no such sequence",
          "prepare after the release");
     says(kvf_sequence_release(pool, 0, &e), KVF_ERROR_STATE, &e, "no such sequence", "handle 0");
@@ -222,7 +289,51 @@ static void bad_calls(void) {
          "beyond", "ranges of an id beyond");
     is(kvf_pool_get_stats(pool, NULL, &e), KVF_ERROR_ARGUMENT, "stats to nowhere");
     is(kvf_pool_check(pool, &e), KVF_OK, "after all that every invariant holds");
+    said_by = NULL;
     kvf_pool_destroy(pool);
+}
+
+/* A shape whose forks would need more copies than kvf_fork holds. */
+static void many_parts(void) {
+    struct pool_geometry g = {.block = 4,
+                              .window = 4,
+                              .drafts = 31,
+                              .max_positions = 400,
+                              .checkpoint = 4,
+                              .types = 1,
+                              .per_chunk = 8,
+                              .envelope_bytes = 8,
+                              .chunk_bytes = 64,
+                              .state_envelopes = 60,
+                              .snapshot_envelopes = 8,
+                              .window_bytes = 60,
+                              .block_bytes = 4,
+                              .state_bytes = 400,
+                              .snapshot_bytes = 64};
+    g.type[0] = (struct pool_type){.name = "csa", .ratio = 4, .k = 1, .layers = 1, .planes = 1};
+    kvf_pool_options o = {.max_requests = 2, .chunks = 200, .blocks = 200};
+    kvf_pool *pool;
+    kvf_admission a;
+    kvf_fork fork;
+    kvf_error e = {0};
+    int32_t tokens[4] = {0}, id = 1;
+    if (pool_create(&g, &o, &pool, &e)) exit(1);
+    said_by = pool;
+    kvf_status status = kvf_sequence_admit(pool, tokens, 1, 4, &a, &e);
+    for (int i = 0; i < 36 && !status; i++) {
+        status = kvf_sequence_prepare(pool, a.sequence, 1, &e);
+        if (!status) status = kvf_sequence_commit(pool, a.sequence, 1, &id, 1, &e);
+    }
+    is(status, KVF_OK, "a request of 37 tokens, 31 of which may be drafts");
+    says(kvf_sequence_fork(pool, a.sequence, &fork, &e), KVF_ERROR_LIMIT, &e, "at most 136",
+         "a fork of too many copies");
+    said_by = NULL;
+    kvf_pool_destroy(pool);
+    for (int policy = 0; policy < 2; policy++) {
+        g.snapshot_envelopes = 9;
+        o.policy = (kvf_policy)policy;
+        refuses("a snapshot of too many parts", &g, &o, KVF_ERROR_LIMIT, "9 envelopes of at most");
+    }
 }
 
 /* A request that can never be served is told so, and one that can is served alone. */
@@ -397,24 +508,30 @@ static void geometry(void) {
        "a layer's state larger than a chunk: no arena");
 }
 
-/* The bundle of a paged spec against the arithmetic on its own types. */
-static void from_bundle(const char *spec, const char *extra, uint32_t page_align) {
-    char command[1024];
+/* A spec after `edit` (sed) as a bundle, or null. */
+static kvf_bundle *build_bundle(const char *spec, const char *edit, kvf_error *e) {
+    char command[1024], dir[] = "/tmp/kvforge-pool-XXXXXX";
     const char *build = getenv("KVF_BUILD") ? getenv("KVF_BUILD") : "build";
-    char dir[] = "/tmp/kvforge-pool-XXXXXX";
     kvf_bundle *bundle = NULL;
-    kvf_error e = {0};
-    struct pool_geometry g = {0};
     if (!mkdtemp(dir)) exit(1);
     snprintf(command, sizeof command,
-             "sed 's/window_mode = \"ring\"/window_mode = \"paged\"/; %s' %s > %s/s.lua && "
-             "%s/bin/kvforge build %s/s.lua -o %s/b > /dev/null",
-             extra, spec, dir, build, dir, dir);
+             "sed '%s' %s > %s/s.lua && %s/bin/kvforge build %s/s.lua -o %s/b > /dev/null", edit,
+             spec, dir, build, dir, dir);
     int built = system(command);
     snprintf(command, sizeof command, "%s/b", dir);
-    kvf_status status = built ? KVF_ERROR_IO : kvf_bundle_open(command, &bundle, &e);
-    if (!status) status = pool_geometry_from_bundle(bundle, &g, &e);
-    ok(status == KVF_OK, "%s %s: a geometry %s", spec, extra, e.text);
+    if (!built) kvf_bundle_open(command, &bundle, e);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    if (system(command)) exit(1);
+    return bundle;
+}
+
+/* The bundle of a paged spec against the arithmetic on its own types. */
+static void from_bundle(const char *spec, const char *edit, uint32_t page_align) {
+    kvf_error e = {0};
+    struct pool_geometry g = {0};
+    kvf_bundle *bundle = build_bundle(spec, edit, &e);
+    kvf_status status = bundle ? pool_geometry_from_bundle(bundle, &g, &e) : KVF_ERROR_IO;
+    ok(status == KVF_OK, "%s %s: a geometry %s", spec, edit, e.text);
     struct pool_geometry own = g;
     bool derived = !status && !pool_geometry_derive(&own, page_align, &e);
     ok(derived && own.per_chunk == g.per_chunk && own.envelope_bytes == g.envelope_bytes &&
@@ -423,8 +540,7 @@ static void from_bundle(const char *spec, const char *extra, uint32_t page_align
            own.snapshot_envelopes == g.snapshot_envelopes &&
            own.snapshot_bytes == g.snapshot_bytes && own.state_bytes == g.state_bytes,
        "the manifest's arena is what the arithmetic gives: n %u and %u, envelopes %llu and %llu, "
-       "state %u + %u "
-       "and %u + %u",
+       "state %u + %u and %u + %u",
        g.per_chunk, own.per_chunk, (unsigned long long)g.envelope_bytes,
        (unsigned long long)own.envelope_bytes, g.state_chunks, g.state_envelopes, own.state_chunks,
        own.state_envelopes);
@@ -435,22 +551,98 @@ static void from_bundle(const char *spec, const char *extra, uint32_t page_align
        "and a pool of 4 GiB");
     kvf_pool_destroy(pool);
     kvf_bundle_close(bundle);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    if (system(command)) exit(1);
+}
+
+/* Bundles that no pool can serve. */
+static void no_pool(const char *what, const char *edit, kvf_status status, const char *text) {
+    kvf_error e = {0}, opened = {0};
+    kvf_pool_options o = {.bytes = UINT64_C(4) << 30, .max_requests = 8};
+    kvf_pool *pool = NULL;
+    kvf_plan plan;
+    kvf_bundle *bundle = build_bundle("examples/tiny.lua", edit, &opened);
+    ok(bundle && kvf_pool_create(bundle, &o, &pool, &e) == status && !pool &&
+           strstr(e.text, text) && kvf_pool_plan(bundle, &o, 100, &plan, NULL) == status,
+       "%s: %s%s", what, e.text, opened.text);
+    kvf_bundle_close(bundle);
+}
+
+/* ---- threads ---- */
+
+struct worker {
+    kvf_pool *pool;
+    int32_t base;
+    uint32_t served, refused, wrong;
+    pthread_barrier_t *start;
+};
+
+/* Call until it is this thread's turn; anything but "two threads" is an answer. */
+#define in_turn(call)                                                                              \
+    while ((status = (call)) == KVF_ERROR_STATE && strstr(e.text, "two threads")) w->refused++
+
+static void *serve_requests(void *argument) {
+    struct worker *w = argument;
+    kvf_error e;
+    kvf_status status;
+    int32_t tokens[24];
+    pthread_barrier_wait(w->start);
+    for (int32_t round = 0; round < 20000; round++) {
+        kvf_admission a;
+        for (int32_t i = 0; i < 24; i++) tokens[i] = w->base + round % 3 * 100 + i;
+        in_turn(kvf_sequence_admit(w->pool, tokens, 10, 10, &a, &e));
+        w->wrong += status != KVF_OK;
+        if (status) continue;
+        in_turn(kvf_sequence_prepare(w->pool, a.sequence, 10 - a.hit, &e));
+        w->wrong += status != KVF_OK;
+        in_turn(kvf_sequence_commit(w->pool, a.sequence, 10 - a.hit, NULL, 0, &e));
+        w->wrong += status != KVF_OK;
+        in_turn(kvf_sequence_release(w->pool, a.sequence, &e));
+        w->wrong += status != KVF_OK;
+        w->served++;
+    }
+    return NULL;
+}
+
+static void threads(void) {
+    struct pool_geometry g;
+    kvf_pool_options o = {.max_requests = 4, .chunks = 40};
+    kvf_pool *pool;
+    kvf_error e;
+    pthread_t thread[2];
+    small(&g);
+    if (pool_create(&g, &o, &pool, &e)) exit(1);
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, 2);
+    struct worker w[2] = {{.pool = pool, .base = 0, .start = &start},
+                          {.pool = pool, .base = 1000, .start = &start}};
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&thread[i], NULL, serve_requests, &w[i])) exit(1);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&start);
+    ok(w[0].served == 20000 && w[1].served == 20000 && !w[0].wrong && !w[1].wrong &&
+           kvf_pool_check(pool, &e) == KVF_OK,
+       "two threads that try again until it is their turn: %u and %u calls refused, the pool whole",
+       w[0].refused, w[1].refused);
+    kvf_pool_destroy(pool);
 }
 
 int main(void) {
-    tap_plan(6 + 9 + 3 + 6 + 31 + 2 + 15 + 6 + 6 + 9);
+    tap_plan(133);
     bad_creation();
     failing_allocator();
     bad_calls();
+    many_parts();
     never();
     tables();
     plans();
     geometry();
-    from_bundle("examples/deepseek-v4-flash.lua", "s/fp8_token/fp8_ds_mla/", 32);
-    from_bundle("examples/deepseek-v4-flash.lua",
-                "s/fp8_token/fp8_two_plane/; s/fp8_ds_mla/fp8_two_plane/", 32);
-    from_bundle("examples/tiny.lua", "s/fp8_token/bf16/; s/fp8_ds_mla/bf16/", 32);
+    from_bundle("examples/deepseek-v4-flash.lua", "", 32);
+    from_bundle("examples/deepseek-v4-flash.lua", "s/fp8_ds_mla/fp8_two_plane/", 32);
+    from_bundle("examples/tiny.lua", "s/fp8_ds_mla/bf16/", 32);
+    no_pool("a bundle without compressed layers",
+            "s/layers = { \"swa\", \"csa\", \"hca\" }/layers = { \"swa\", \"swa\" }/",
+            KVF_ERROR_LIMIT, "no compressed layers");
+    no_pool("a bundle with rings", "s/window_mode = \"paged\"/window_mode = \"ring\"/",
+            KVF_ERROR_BUNDLE, "needs window_mode");
+    threads();
     return tap_done();
 }

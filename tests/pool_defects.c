@@ -441,7 +441,7 @@ static void threads(void) {
     pool_enter(m.pool, &error); /* as if another thread were inside */
     is(kvf_pool_check(m.pool, &error), KVF_ERROR_STATE, "a second thread in a pool is refused");
     contains(error.text, "two threads", "and told why");
-    pool_leave(m.pool, KVF_OK);
+    pool_leave(m.pool, KVF_OK, NULL);
     is(kvf_pool_check(m.pool, &error), KVF_OK, "after the first left, the pool works");
     model_close(&m);
 }

@@ -3,6 +3,8 @@
  * and the content of every row that a step reads (see pool_model.h). A refused call must leave the
  * pool as it was. An argument sets the number of operations: tests/pool_fuzz 100000000.
  */
+#include <xxhash.h>
+
 #include "pool_model.h"
 
 struct shape {
@@ -68,9 +70,7 @@ static kvf_pool_options choose_options(struct model *m, const struct pool_geomet
 
 /* A copy of everything a refused call must leave alone. */
 static uint64_t digest(const void *at, size_t bytes, uint64_t hash) {
-    const unsigned char *byte = at;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
+    return XXH3_64bits_withSeed(at, bytes, hash);
 }
 
 static uint64_t digest_pool(const kvf_pool *pool) {
@@ -93,7 +93,7 @@ static uint64_t digest_pool(const kvf_pool *pool) {
 
 /* ---- operations ---- */
 
-static uint64_t refused, hits, forks, truncated;
+static uint64_t refused, hits, forks, truncated, together;
 
 static bool same_as_before(struct model *m, uint64_t before, const char *what) {
     refused++;
@@ -127,10 +127,9 @@ static bool do_admit(struct model *m, struct model_sequence *s) {
     return before ? same_as_before(m, before, "admit") : true;
 }
 
-/* The next chunk or decode step; the first chunk after admission must not be refused. */
-static bool do_step(struct model *m, struct model_sequence *s) {
+/* Back the next chunk or decode step; the first chunk after admission must not be refused. */
+static bool do_prepare(struct model *m, struct model_sequence *s) {
     uint32_t left = s->known - s->computed, limit = m->pool->options.max_tokens, want, count;
-    if (s->computed >= limit) return true;
     want = left > 1 && model_random(m, 4) ? 1 + model_random(m, left)
                                           : 1 + model_random(m, m->g.drafts + 1);
     if (s->computed + want > limit) want = limit - s->computed;
@@ -146,15 +145,44 @@ static bool do_step(struct model *m, struct model_sequence *s) {
     if (status && status != KVF_ERROR_SHORT)
         return model_fail(m, "prepare %u at %u of %u: status %d", count, s->computed, s->known,
                           (int)status);
-    if (status) return before ? same_as_before(m, before, "prepare") : true;
-    struct model_sequence *list[] = {s};
-    if (!model_forward(m, list, 1)) return false;
+    return status && before ? same_as_before(m, before, "prepare") : true;
+}
+
+/* What was computed becomes known; of a verify step, some of it. */
+static bool do_commit(struct model *m, struct model_sequence *s) {
     uint32_t prepared = s->prepared - s->computed, take = prepared;
+    uint32_t limit = m->pool->options.max_tokens;
     if (prepared <= m->g.drafts + 1) take = 1 + model_random(m, prepared);
     if (s->computed + take >= limit && s->computed + take >= s->known) {
         return model_truncate(m, s, s->computed); /* no room for the sampled token */
     }
     return model_commit(m, s, take, (int32_t)model_random(m, 2));
+}
+
+/* A step of its own; or only prepared, so that others act in between. */
+static bool do_step(struct model *m, struct model_sequence *s) {
+    struct model_sequence *list[] = {s};
+    if (s->computed >= m->pool->options.max_tokens) return true;
+    if (s->prepared == s->computed || !model_random(m, 8)) {
+        if (!do_prepare(m, s)) return false;
+        if (s->prepared == s->computed || !model_random(m, 3)) return true;
+    }
+    return model_forward(m, list, 1) && do_commit(m, s);
+}
+
+/* One step of all that are prepared, committed in any order. */
+static bool do_batch(struct model *m) {
+    struct model_sequence *list[MODEL_SEQUENCES];
+    uint32_t count = 0, first;
+    for (int i = 0; i < MODEL_SEQUENCES; i++)
+        if (m->s[i].live && m->s[i].prepared > m->s[i].computed) list[count++] = &m->s[i];
+    if (!count) return true;
+    together += count > 1;
+    if (!model_forward(m, list, count)) return false;
+    first = model_random(m, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!do_commit(m, list[(first + i) % count])) return false;
+    return true;
 }
 
 static bool do_truncate(struct model *m, struct model_sequence *s) {
@@ -231,7 +259,8 @@ static bool one(struct model *m) {
         struct model_sequence *other = &m->s[model_random(m, MODEL_SEQUENCES)];
         return other->live ? do_fork(m, other, s) : true;
     }
-    if (what < 78) return do_step(m, s);
+    if (what < 72) return do_step(m, s);
+    if (what < 78) return do_batch(m);
     if (what < 84) return do_truncate(m, s);
     if (what < 86) return do_ranges(m, s);
     if (what < 88) return do_bad(m, s);
@@ -278,10 +307,10 @@ int main(int argc, char **argv) {
         }
     tap_note("%" PRIu64 " operations, %" PRIu64 " rows read, %" PRIu64 " written, %" PRIu64
              " tails restored, %" PRIu64 " refused, %" PRIu64 " hits, %" PRIu64 " forks, %" PRIu64
-             " truncated",
-             operations, read, written, restored, refused, hits, forks, truncated);
+             " truncated, %" PRIu64 " steps of several",
+             operations, read, written, restored, refused, hits, forks, truncated, together);
     ok(operations >= total && restored > 100 && hits > 100 && forks > 100 && truncated > 100 &&
-           refused > 100,
+           refused > 100 && together > 100,
        "enough of everything happened");
     return tap_done();
 }

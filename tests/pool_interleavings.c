@@ -4,13 +4,16 @@
  * first; a state that was explored at least as deep before is left out. After every operation the
  * pool's invariants and every row read are checked. An argument sets the depth.
  */
+#include <xxhash.h>
+
 #include "pool_model.h"
 
 enum action {
     ADMIT_A,
     ADMIT_B,
     STEP_A,
-    STEP_B,
+    PREPARE_B,
+    COMPUTE_B,
     SHORT_A,
     TRUNCATE_A,
     FORK_A,
@@ -61,14 +64,19 @@ static struct pool_geometry geometry(void) {
 
 static struct model m;
 
-static bool compute(struct model_sequence *s, uint32_t want, uint32_t take) {
-    struct model_sequence *list[] = {s};
-    uint32_t count = want;
+static bool prepare(struct model_sequence *s) {
+    uint32_t left = s->known - s->computed, want = left > 4 ? 4 : left > 1 ? left : 2, count = want;
+    if (!s->live || s->computed + 3 > 22) return true;
     if (kvf_sequence_chunk(m.pool, s->handle, want, &count, NULL)) return model_fail(&m, "chunk");
     if (!count || want <= 2) count = want;
     kvf_status status = model_prepare(&m, s, count);
     if (status == KVF_ERROR_SHORT || status == KVF_ERROR_LIMIT) return true;
-    if (status) return model_fail(&m, "prepare: status %d", (int)status);
+    return status ? model_fail(&m, "prepare: status %d", (int)status) : true;
+}
+
+static bool compute(struct model_sequence *s, uint32_t take) {
+    struct model_sequence *list[] = {s};
+    if (!s->live || s->prepared == s->computed) return true;
     if (!model_forward(&m, list, 1)) return false;
     if (take && take < s->prepared - s->computed && s->prepared - s->computed <= 2)
         return model_commit(&m, s, take, 3);
@@ -87,9 +95,7 @@ static bool admit(struct model_sequence *s, uint32_t count) {
 }
 
 static bool step(struct model_sequence *s, uint32_t take) {
-    if (!s->live || s->computed + 3 > 22) return true;
-    uint32_t left = s->known - s->computed;
-    return compute(s, left > 4 ? 4 : left > 1 ? left : 2, take);
+    return prepare(s) && compute(s, take);
 }
 
 static bool cut(struct model_sequence *s) {
@@ -127,7 +133,8 @@ static bool act(enum action action) {
     case ADMIT_A: return admit(a, 9);
     case ADMIT_B: return admit(b, 13);
     case STEP_A: return step(a, 0);
-    case STEP_B: return step(b, 0);
+    case PREPARE_B: return prepare(b);
+    case COMPUTE_B: return compute(b, 0);
     case SHORT_A: return step(a, 1);
     case TRUNCATE_A: return cut(a);
     case FORK_A: return fork_a(a, f);
@@ -149,14 +156,18 @@ static struct {
 } seen[SEEN];
 
 static uint64_t mix(const void *at, size_t bytes, uint64_t hash) {
-    const unsigned char *byte = at;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
+    return XXH3_64bits_withSeed(at, bytes, hash);
 }
 
 static uint64_t mix_list(const struct pool_list *list, uint64_t hash) {
     uint32_t words[] = {(uint32_t)list->head, (uint32_t)list->tail, list->length};
     return mix(words, sizeof words, hash);
+}
+
+static uint64_t mix_sequence(const struct pool_sequence *s, uint64_t hash) {
+    struct pool_sequence copy = *s; /* without its pointers, which differ from pool to pool */
+    copy.block_table = copy.window_table = copy.state = copy.pending = NULL;
+    return mix(&copy, sizeof copy, hash);
 }
 
 /* Everything that the future depends on. */
@@ -174,15 +185,29 @@ static uint64_t state_key(void) {
     h = mix(&p->mean_output, sizeof p->mean_output, h);
     uint32_t cells = p->options.max_requests * (2 * p->max_blocks + p->parts);
     h = mix(p->tables, cells * sizeof p->tables[0], h);
+    for (uint32_t i = 0; i < p->options.max_requests; i++) h = mix_sequence(&p->sequences[i], h);
     for (int i = 0; i < 3; i++) {
         const struct model_sequence *s = &m.s[i];
         uint32_t words[] = {s->live, s->known, s->computed, s->prepared, s->high, s->prompt};
         h = mix(words, sizeof words, h);
+        if (s->live) h = mix(s->tokens, s->prepared * sizeof s->tokens[0], h);
     }
     if (p->shared) {
+        const struct slots *slots = &p->shared->slots;
         h = mix_list(&p->shared->free, h);
+        h = mix_list(&p->shared->cold, h);
+        h = mix(p->shared->cold_links, p->block_count * sizeof p->shared->cold_links[0], h);
         h = mix_list(&p->shared->pins, h);
-        h = mix_list(&p->shared->slots.free, h);
+        h = mix_list(&slots->free, h);
+        h = mix_list(&slots->lendable, h);
+        h = mix(slots->window, slots->windows * sizeof slots->window[0], h);
+        for (uint32_t t = 0; t < slots->types; t++) {
+            const struct slots_type *type = &slots->type[t];
+            h = mix(type->slots, type->count * sizeof type->slots[0], h);
+            h = mix(type->masks, (size_t)type->count * type->words * sizeof type->masks[0], h);
+            h = mix_list(&type->own_free, mix_list(&type->joint, h));
+            h = mix(p->shared->bound[t], p->block_count * sizeof(int32_t), h);
+        }
     }
     return h ? h : 1;
 }

@@ -89,6 +89,7 @@ static inline bool model_open(struct model *m, const struct pool_geometry *g,
                                .window_table = model_ints((size_t)columns * MODEL_SEQUENCES)};
     for (uint32_t t = 0; t < tables; t++)
         m->b.block_table[t] = model_ints((size_t)columns * MODEL_SEQUENCES);
+    if (m->pool->shared) m->b.index_table = model_ints((size_t)columns * MODEL_SEQUENCES);
     if (kvf_batch_create(m->pool, &m->b, &m->batch, &error))
         return model_fail(m, "batch: %s", error.text);
     uint64_t rows = 0; /* cells of an envelope: rows of every type, at least a share of a window */
@@ -98,7 +99,8 @@ static inline bool model_open(struct model *m, const struct pool_geometry *g,
     if (m->pool->shared) {
         for (uint32_t t = 0; t < tables; t++)
             m->cells[t] = calloc((size_t)m->pool->shared->slots.type[t].count * g->block, 8);
-        m->cells[POOL_MAX_TYPES] = calloc(windows, 8); /* snapshots */
+        m->cells[POOL_MAX_TYPES] = calloc(windows, 8);               /* snapshots */
+        m->cells[POOL_MAX_TYPES + 2] = calloc(blocks * g->block, 8); /* index rows */
     } else {
         m->cells[0] = calloc(blocks * m->envelope_cells, 8);
         m->cells[1] = calloc(windows * g->block, 8);
@@ -116,6 +118,7 @@ static inline void model_close(struct model *m) {
     free(m->b.state_slot);
     free(m->b.write_from);
     free(m->b.window_table);
+    free(m->b.index_table);
     for (int t = 0; t < 16; t++) free(m->b.block_table[t]);
     for (int t = 0; t < POOL_MAX_TYPES + 4; t++) free(m->cells[t]);
 }
@@ -140,6 +143,15 @@ static inline uint64_t *model_block_cell(struct model *m, uint32_t c, int32_t id
         before += m->g.type[t].k;
     }
     return m->cells[0] + (size_t)id * m->envelope_cells + before + r;
+}
+
+/* Under `shared` index rows lie apart, at the block's own id; elsewhere beside the block's rows. */
+static inline uint64_t *model_index_cell(struct model *m, uint32_t row, uint32_t e) {
+    uint32_t t = 0;
+    while (!m->g.type[t].ratio) t++;
+    int32_t id = m->b.index_table[(size_t)row * m->b.max_blocks + e / m->g.type[t].k];
+    if (id < 0) return NULL;
+    return m->cells[POOL_MAX_TYPES + 2] + (size_t)id * m->g.block + e % m->g.type[t].k;
 }
 
 static inline uint64_t *model_snapshot_cell(struct model *m, int32_t id) {
@@ -183,6 +195,9 @@ static inline bool model_read(struct model *m, const struct model_sequence *s, u
             if (*model_block_cell(m, c, id, e % k) != s->content[(e + 1) * ratio - 1])
                 return model_fail(m, "entry %u of ratio %u: block %d holds another row", e, ratio,
                                   id);
+            const uint64_t *index = m->pool->shared && !c ? model_index_cell(m, row, e) : NULL;
+            if (m->pool->shared && !c && (!index || *index != s->content[(e + 1) * ratio - 1]))
+                return model_fail(m, "entry %u: another index row, or none", e);
             m->rows_read++;
         }
     }
@@ -213,6 +228,8 @@ static inline bool model_write(struct model *m, const struct model_sequence *s, 
                 *cell = s->content[p];
             else if (*cell != s->content[p])
                 return model_fail(m, "position %u: the shared row in block %d is another", p, to);
+            if (m->pool->shared && !c && p >= (uint32_t)m->b.write_from[row])
+                *model_index_cell(m, row, p / ratio) = s->content[p];
             m->rows_written++;
         }
     }
@@ -360,6 +377,10 @@ static inline void model_copies(struct model *m, const kvf_fork *fork) {
         if (c.kind == KVF_COPY_SNAPSHOT)
             *model_snapshot_cell(m, c.to) = *model_snapshot_cell(m, c.from);
         if (c.kind != KVF_COPY_BLOCK) continue;
+        if (m->pool->shared)
+            memcpy(m->cells[POOL_MAX_TYPES + 2] + (size_t)c.to * m->g.block,
+                   m->cells[POOL_MAX_TYPES + 2] + (size_t)c.from * m->g.block,
+                   m->g.block * sizeof(uint64_t));
         for (uint32_t at = 0; model_compressed(m, at) != UINT32_MAX; at++) {
             const int32_t *bound = m->pool->shared ? m->pool->shared->bound[at] : NULL;
             memcpy(model_block_cell(m, at, bound ? bound[c.to] : c.to, 0),

@@ -146,8 +146,10 @@ static void manager_trace(void) {
     ok(table_is(s->block_table, 10, 0) && s->block_table[10] == 11, "blocks 0 to 9, then 11");
     ok(s->window_table[8] == -1 && s->window_table[9] == 0 && s->window_table[10] == 2,
        "windows -1 nine times, then 0 and 2");
-    ok(sh->bound[0][9] == 41 && sh->bound[0][11] == 43 && sh->bound[1][11] == 1035,
-       "csa goes on at 43, hca at 1035");
+    bound = sh->bound[0][11] == 43 && sh->bound[1][11] == 1035;
+    for (int32_t i = 0; i < 10; i++)
+        bound = bound && sh->bound[0][i] == 32 + i && sh->bound[1][i] == 1024 + i;
+    ok(bound, "csa 32 to 41, then 43; hca 1024 to 1033, then 1035");
     is(slots_free(&sh->slots, 0), 56, "csa has room for 56");
     is(kvf_pool_check(pool, NULL), KVF_OK, "every invariant holds");
     kvf_pool_destroy(pool);
@@ -163,8 +165,13 @@ static void ten(void) {
            slots_claim_window(&s, 0) && !slots_claim_window(&s, 0),
        "1 windows only: in order, given back, claimed once");
     slots_close(&s);
+    slots_open(&s, 0, none, none, 0, false);
+    ok(slots_missing(&s, 0, 1000000) == 0 && !slots_check(&s),
+       "1 a model without compressed types is never short of blocks");
+    slots_close(&s);
 
     slots_open(&s, 0, ratio, own, 1, false);
+    ok(slots_missing(&s, 0, 8) == 0 && slots_missing(&s, 0, 9) > 0, "2 eight blocks fit, nine not");
     ok(slots_free(&s, 0) == 8 && takes(&s, 0, 0, 8) && slots_take(&s, 0, true) == -1,
        "2 two slots hold exactly the blocks 0 to 7");
     ok(slots_give(&s, 0, 2) && slots_free(&s, 0) == 1 && slots_take(&s, 0, true) == 2,
@@ -251,9 +258,16 @@ static void neighbours(void) {
     kvf_sequence_release(pool, a.sequence, NULL);
     serve(pool, tokens, 1025, &a);
     is(a.hit, 0, "blocks that were taken by another prompt are not found any more");
-    uint32_t published = 0;
-    for (uint32_t i = 0; i < pool->block_count; i++) published += pool->blocks[i].published;
-    ok(published <= pool->block_count, "the index names no more blocks than there are");
+    kvf_sequence_release(pool, a.sequence, NULL);
+    for (int32_t round = 0; round < 200; round++) {
+        for (int32_t i = 0; i < 600; i++) tokens[i] = round * 1000 + i;
+        serve(pool, tokens, 600, &a);
+        kvf_sequence_release(pool, a.sequence, NULL);
+    }
+    uint32_t named = 0;
+    for (uint32_t i = 0; i <= pool->index_mask; i++) named += pool->index[i].block >= 0;
+    ok(named > 0 && named <= pool->block_count,
+       "after 200 other prompts the index names %u of %u blocks", named, pool->block_count);
     is(kvf_pool_check(pool, NULL), KVF_OK, "every invariant holds");
     kvf_pool_destroy(pool);
 }
@@ -290,6 +304,86 @@ static void sliding(void) {
     kvf_pool_destroy(pool);
 }
 
+/* Several tokens at once, over the end of a block: blocks and windows come in step. */
+static void verify_steps(kvf_policy policy) {
+    struct pool_geometry g;
+    kvf_pool_options o = {
+        .policy = policy, .max_requests = 1, .windows = 8, .blocks = 32, .chunks = 20};
+    int32_t tokens[127], ids[4] = {1, 2, 3, 4};
+    kvf_pool *pool;
+    kvf_admission a;
+    flash_like(&g);
+    g.drafts = 3;
+    g.per_chunk = 2;
+    g.envelope_bytes = 1;
+    g.chunk_bytes = 2;
+    g.state_envelopes = 1;
+    for (int32_t i = 0; i < 127; i++) tokens[i] = i;
+    if (pool_create(&g, &o, &pool, NULL)) exit(1);
+    serve(pool, tokens, 126, &a);
+    struct pool_sequence *s = pool_sequence_get(pool, a.sequence, NULL);
+    kvf_sequence_commit(pool, a.sequence, 0, ids, 1, NULL);
+    kvf_status status = kvf_sequence_prepare(pool, a.sequence, 4, NULL);
+    ok(status == KVF_OK && s->blocks == 2 && s->window_table[0] >= 0 && s->window_table[1] >= 0,
+       "policy %d: four tokens over a block's end get the next block and window", (int)policy);
+    status = kvf_sequence_commit(pool, a.sequence, 4, ids, 4, NULL);
+    ok(status == KVF_OK && s->published == 0, "the block is not published while drafts reach it");
+    kvf_sequence_truncate(pool, a.sequence, 127, NULL);
+    ok(s->blocks == 1 && s->window_table[1] == -1 && kvf_pool_check(pool, NULL) == KVF_OK,
+       "three rejected: the second block and window are given back");
+    kvf_sequence_commit(pool, a.sequence, 0, ids, 1, NULL);
+    for (int i = 0; i < 4; i++) {
+        kvf_sequence_prepare(pool, a.sequence, 1, NULL);
+        kvf_sequence_commit(pool, a.sequence, 1, ids, 1, NULL);
+    }
+    ok(s->computed == 131 && s->published == 1, "published when no rejection can reach it");
+    kvf_pool_destroy(pool);
+}
+
+/*
+ * Long prompts and many short requests in turn, each of which evicts what the other left: no id is
+ * lost, and no call looks at more than there is to evict.
+ */
+static void conserved(kvf_policy policy) {
+    struct pool_geometry g;
+    kvf_pool_options o = {.policy = policy,
+                          .max_requests = 8,
+                          .windows = 20,
+                          .blocks = 40,
+                          .lent_blocks = policy == KVF_POLICY_SHARED ? 24 : 0,
+                          .chunks = 30};
+    static int32_t tokens[4096];
+    kvf_pool *pool;
+    kvf_admission a[8];
+    bool whole = true;
+    uint64_t most = 0;
+    uint32_t served = 0;
+    flash_like(&g);
+    g.per_chunk = 4;
+    g.envelope_bytes = 1;
+    g.chunk_bytes = 4;
+    g.state_envelopes = 1;
+    if (pool_create(&g, &o, &pool, NULL)) exit(1);
+    for (int32_t round = 0; round < 300; round++) {
+        uint32_t requests = round % 2 ? 1 : 8, count = round % 2 ? 4000 : 140;
+        for (uint32_t r = 0; r < requests; r++) {
+            for (uint32_t i = 0; i < count; i++)
+                tokens[i] = (round * 8 + (int32_t)r) * 5000 + (int32_t)i;
+            uint64_t before = pool->counters.touched;
+            if (serve(pool, tokens, count, &a[r])) a[r].sequence = 0;
+            if (pool->counters.touched - before > most) most = pool->counters.touched - before;
+        }
+        for (uint32_t r = 0; r < requests; r++)
+            if (a[r].sequence) served += !kvf_sequence_release(pool, a[r].sequence, NULL);
+        whole = whole && !kvf_pool_check(pool, NULL) && !pool->running;
+    }
+    ok(whole && served == 150 * 9, "policy %d: %u requests in 300 turns, no id lost", (int)policy,
+       served);
+    ok(most < 4 * (pool->block_count + pool->window_count),
+       "policy %d: %d operations at most for one request", (int)policy, (int)most);
+    kvf_pool_destroy(pool);
+}
+
 /* Pins: a pinned window is never lent; the least recently used pin gives way to a new one. */
 static void pins(void) {
     struct pool_geometry g;
@@ -317,13 +411,15 @@ static void pins(void) {
 }
 
 int main(void) {
-    tap_plan(12 + 4 + 14 + 17 + 9 + 4 + 6);
+    tap_plan(12 + 4 + 14 + 19 + 9 + 4 + 12 + 6 + 6);
     coordinator_trace();
     borrow_trace();
     manager_trace();
     ten();
     neighbours();
     sliding();
+    for (int policy = 0; policy < 3; policy++) verify_steps((kvf_policy)policy);
+    for (int policy = 0; policy < 3; policy++) conserved((kvf_policy)policy);
     pins();
     return tap_done();
 }

@@ -34,6 +34,8 @@ static uint16_t ikv[TOKENS][2 * IDIM], iscore[TOKENS][2 * IDIM];
 static uint16_t q[TOKENS][HEADS * DIM], iq[TOKENS][IHEADS * IDIM];
 static float weights[TOKENS][IHEADS], norm_weight[DIM], ape[16 * 2 * DIM], rope[TOKENS][ROPE];
 static float sink[HEADS] = {.5f, -INFINITY};
+#define SCALE 0x1.6a09e6p-4f
+static float kernel_scale = SCALE;
 static int32_t batch_id[TOKENS], position[TOKENS];
 
 /* ---- what the kernels' references make of them ---- */
@@ -51,7 +53,7 @@ static float lse[TOKENS][HEADS];
 
 static struct ref_range dense_window[TOKENS][DIM], dense_entries[ENTRIES][DIM];
 static struct ref_range dense_keys[ENTRIES][IDIM];
-static double value[HEADS * DIM], radius[HEADS * DIM];
+static double value[HEADS * DIM], radius[HEADS * DIM], noise[HEADS * DIM];
 
 static uint32_t state = 5;
 
@@ -215,7 +217,7 @@ static void attend(const struct ref_type *type, bool undo_rotation) {
                             .splits = 2,
                             .split_rows = 32,
                             .list_stride = STRIDE,
-                            .scale = 0x1.6a09e6p-4f,
+                            .scale = kernel_scale,
                             .q = (const uint8_t *)q_out,
                             .q_stride = sizeof q_out[0],
                             .rows = rows[0],
@@ -284,9 +286,12 @@ static void make_dense(const struct ref_type *type, enum ref_format index_format
     }
 }
 
-/* The worst difference over its bound, the largest bound, and how many were compared. */
+/*
+ * The worst difference over its bound, the largest bound, its mean; the differences' size over the
+ * expected one (root mean squares).
+ */
 struct outcome {
-    double worst, widest, mean;
+    double worst, widest, mean, size;
     unsigned outside;
     int64_t bad_selection;
 };
@@ -297,9 +302,9 @@ static struct outcome compare(const struct ref_type *type, enum ref_format index
     struct ref_type index = index_of(type, index_format);
     struct ref_range dense_scores[ENTRIES];
     struct ref_dense dense = {
-        dense_window[0], type->ratio ? dense_entries[0] : NULL, HEADS, 0x1.6a09e6p-4f, sink,
-        rope[0]};
+        dense_window[0], type->ratio ? dense_entries[0] : NULL, HEADS, SCALE, sink, rope[0]};
     uint32_t count = 0;
+    const struct ref_dense_result out_of = {value, radius, noise};
     for (uint32_t t = 0; t < TOKENS; t += 7) {
         if (indexer) {
             uint32_t visible = (t + 1) / type->ratio;
@@ -314,17 +319,19 @@ static struct outcome compare(const struct ref_type *type, enum ref_format index
                     outcome.bad_selection = t;
         }
         ref_dense_attention(type, &dense, t, (const uint8_t *)q[t], indexer ? topk[t] : NULL,
-                            indexer ? (uint32_t)topk_count[t] : 0, value, radius);
+                            indexer ? (uint32_t)topk_count[t] : 0, &out_of);
         for (uint32_t i = 0; i < HEADS * DIM; i++) {
             double off = fabs((double)ref_bf16_value(out[t][i]) - value[i]);
             outcome.outside += off > radius[i];
             if (radius[i] > 0) outcome.worst = fmax(outcome.worst, off / radius[i]);
             outcome.widest = fmax(outcome.widest, radius[i]);
             outcome.mean += radius[i];
+            if (noise[i] > 0) outcome.size += off * off / (noise[i] * noise[i]);
             count++;
         }
     }
     outcome.mean /= count;
+    outcome.size = sqrt(outcome.size / count);
     return outcome;
 }
 
@@ -376,10 +383,12 @@ static void run_world(const struct world *world) {
     make_dense(&type, world->index_format);
     run_kernels(&type, world->index_format, world->indexer);
     struct outcome got = compare(&type, world->index_format, world->indexer);
-    tap_note("%s: at most %.2f of the bound; bound %.4f at most, %.4f on average", world->name,
-             got.worst, got.widest, got.mean);
+    tap_note("%s: at most %.2f of the bound; bound %.4f at most, %.4f on average; differences %.2f "
+             "of their expected size",
+             world->name, got.worst, got.widest, got.mean, got.size);
     ok(got.outside == 0 && got.bad_selection < 0, "%s: within the bound", world->name);
     ok(got.mean < .02 && got.widest < .2, "%s: which is narrow", world->name);
+    ok(got.size > .5 && got.size < 1.1, "%s: differences have the size of roundings", world->name);
 }
 
 /* Mistakes that the comparison must see, each in one step of the kernels' side. */
@@ -404,6 +413,14 @@ static void mistakes(void) {
     run_kernels(&type, REF_FP8_INDEX, true);
     sink[0] = .5f;
     ok(compare(&type, REF_FP8_INDEX, true).outside > 10, "another sink is seen");
+
+    kernel_scale = SCALE * 1.01f;
+    run_kernels(&type, REF_FP8_INDEX, true);
+    kernel_scale = SCALE;
+    struct outcome got = compare(&type, REF_FP8_INDEX, true);
+    tap_note("a scale one percent off: %u outside, differences %.2f of their size", got.outside,
+             got.size);
+    ok(got.size > 1.5, "a scale that is one percent off is seen by the differences' size");
 
     run_kernels(&type, REF_FP8_INDEX, true);
     ok(compare(&type, REF_FP8_INDEX, true).outside == 0, "and without a mistake nothing is");
@@ -439,7 +456,7 @@ static void known_entries(void) {
 }
 
 int main(void) {
-    tap_plan(2 * 6 + 7 + 1);
+    tap_plan(3 * 6 + 8 + 1);
     make_inputs();
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) run_world(&worlds[i]);
     mistakes();

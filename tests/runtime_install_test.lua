@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 }
 ]]
 
-tap.plan(21)
+tap.plan(32)
 
 local function runs(command, name)
   local status, output = shell.run(command)
@@ -94,6 +94,31 @@ local said = runs("env -u KVF_EXECUTOR LD_LIBRARY_PATH=" .. lib .. " " .. here .
   " executor",
   "a program outside the tree asks for the executor")
 tap.contains(said, PREFIX .. "/lib/kvforge/libcuda.so.1", "which is found beside the library")
+
+-- ---- the examples, from a copy of their own: nothing of the source tree but what was installed ----
+
+local copy, bundles = shell.directory(), shell.directory()
+os.execute("cp examples/*.c examples/*.h " .. copy)
+for _, spec in ipairs { "deepseek-v4-flash-ring", "flash-narrow", "tiny" } do
+  runs(("%s build examples/%s.lua -o %s/%s > %s/log"):format(shell.kvforge, spec, bundles, spec, bundles),
+    "a bundle of " .. spec)
+end
+local _, sources = shell.run("cd " .. copy .. " && ls *.c")
+tap.is(sources, "decode.c\nreplay.c\nstate_cache.c\n", "the examples")
+-- POSIX wants dlsym's answer cast to a function, ISO C forbids it: not pedantic.
+local include = ("-I%s/deepseek-v4-flash-ring -I%s/flash-narrow"):format(bundles, bundles)
+for name in sources:gmatch("([%w_]+)%.c") do
+  local command = "cd %s && ${CC:-cc} -std=c17 %s %s $(%s --cflags kvforge) %s %s.c -o %s $(%s --libs kvforge) -ldl -lm"
+  runs(command:format(copy, STRICT .. " -Wno-pedantic", SANITIZE, pc, include, name, name, pc),
+    name .. ".c builds with the installed package alone")
+end
+local run = "LD_LIBRARY_PATH=" .. lib .. " " .. copy .. "/"
+runs(run .. "state_cache " .. bundles .. "/deepseek-v4-flash-ring", "state_cache runs")
+local report = runs(run .. "replay " .. bundles .. "/tiny --load short --memory 0.2", "replay runs on a bundle")
+tap.contains(report, "requests finished    6000", "and serves every request")
+local _, refusal = shell.run(run .. "replay " .. bundles .. "/deepseek-v4-flash-ring --load short")
+tap.contains(refusal, 'a pool needs window_mode "paged"', "a bundle with rings is refused by name")
+
 -- ---- exports: what is in the list stays, or programs break; what is new is declared in kvforge.h ----
 
 local _, symbols = shell.run("nm -D --defined-only " .. lib .. "/libkvforge.so | awk '{ print $3 }'")

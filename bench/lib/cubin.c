@@ -57,8 +57,8 @@ static bool read_messages(const char *text, const char *entry, struct cubin_kern
     return number_before(&at, " registers", &out->registers);
 }
 
-bool cubin_measure(const char *ptxas, const char *arch, const char *ptx, const char *entry,
-                   const char *scratch, struct cubin_kernel *out) {
+bool cubin_open(const char *ptxas, const char *arch, const char *ptx, const char *scratch,
+                struct cubin *out) {
     char log[128], cubin[128], target[64];
     (void)snprintf(log, sizeof log, "%s/ptxas.log", scratch);
     (void)snprintf(cubin, sizeof cubin, "%s/out.cubin", scratch);
@@ -66,13 +66,31 @@ bool cubin_measure(const char *ptxas, const char *arch, const char *ptx, const c
     const char *argv[] = {ptxas, "-v", target, ptx, "-o", cubin, NULL};
     struct process process = {.argv = argv, .err = log, .core = -1};
     bool good = process_run(&process, NULL);
-    size_t bytes = 0;
-    char *text = process_read(log, NULL), *file = good ? process_read(cubin, &bytes) : NULL;
-    if (!good && text) fprintf(stderr, "%s", text);
-    long code = file ? code_bytes(file, bytes, entry) : -1;
+    *out = (struct cubin){.messages = process_read(log, NULL)};
+    out->file = good ? process_read(cubin, &out->bytes) : NULL;
+    if (out->messages && out->file) return true;
+    if (out->messages) fprintf(stderr, "%s", out->messages);
+    cubin_close(out);
+    return false;
+}
+
+bool cubin_find(const struct cubin *cubin, const char *entry, struct cubin_kernel *out) {
+    long code = code_bytes(cubin->file, cubin->bytes, entry);
     out->instructions = code / INSTRUCTION_BYTES;
-    good = good && code >= 0 && read_messages(text, entry, out);
-    free(text);
-    free(file);
+    return code >= 0 && read_messages(cubin->messages, entry, out);
+}
+
+void cubin_close(struct cubin *cubin) {
+    free(cubin->messages);
+    free(cubin->file);
+    *cubin = (struct cubin){0};
+}
+
+bool cubin_measure(const char *ptxas, const char *arch, const char *ptx, const char *entry,
+                   const char *scratch, struct cubin_kernel *out) {
+    struct cubin cubin;
+    if (!cubin_open(ptxas, arch, ptx, scratch, &cubin)) return false;
+    bool good = cubin_find(&cubin, entry, out);
+    cubin_close(&cubin);
     return good;
 }

@@ -45,27 +45,28 @@ local function envelopes_per_chunk(w, e)
   return math.min(better and high or low, MAX_ENVELOPES)
 end
 
--- Fill parts with items { bytes, ... } in their order, each at the next multiple of STATE_ALIGN: first
--- `chunks` whole chunks, then envelopes. An item too large for an envelope opens one more chunk.
--- Sets part and offset of each; returns the number of chunks and of envelopes, or nil if an item is
--- larger than the largest part it may use.
+-- Put each of the items { bytes, ... }, in their order, into the first part with room for it, at the next
+-- multiple of STATE_ALIGN: the parts are first `chunks` whole chunks, then envelopes. An item too large for
+-- an envelope opens one more chunk; where there are such, items come in falling size. Sets part and offset of
+-- each; returns the number of chunks and of envelopes, or nil if an item is larger than the largest part it
+-- may use.
 local function fill(items, chunks, chunk_bytes, envelope_bytes)
-  local part, at = -1, nil
-  for _, item in ipairs(items) do
-    local room = part < chunks and chunk_bytes or envelope_bytes
-    local offset = at and round_up(at, STATE_ALIGN)
-    if not at or offset + item.bytes > room then
-      part, offset = part + 1, 0
-      if part >= chunks and item.bytes > envelope_bytes then
-        if chunk_bytes == 0 or item.bytes > chunk_bytes then return nil end
-        chunks = part + 1
-      end
+  local ends = {}
+  local function first_part(bytes)
+    for part = 0, #ends - 1 do
+      local offset = round_up(ends[part + 1], STATE_ALIGN)
+      if offset + bytes <= (part < chunks and chunk_bytes or envelope_bytes) then return part, offset end
     end
+    return #ends, 0
+  end
+  for _, item in ipairs(items) do
+    local part, offset = first_part(item.bytes)
+    if part == #ends and part >= chunks and item.bytes > envelope_bytes then chunks = part + 1 end
     if item.bytes > (part < chunks and chunk_bytes or envelope_bytes) then return nil end
     item.part, item.offset = part, offset
-    at = offset + item.bytes
+    ends[part + 1] = offset + item.bytes
   end
-  return chunks, math.max(0, part + 1 - chunks)
+  return chunks, math.max(0, #ends - chunks)
 end
 
 -- Every layer of the model with its number (draft layers after all others) and type.

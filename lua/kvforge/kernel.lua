@@ -42,7 +42,8 @@ local vocabulary = {
   ballot = ir.ballot, popcount = ir.popcount, atomic_add = ir.atomic_add,
   barrier = ir.barrier, warp_barrier = ir.warp_barrier,
   -- memory and instructions
-  shared = ir.shared, dynamic_shared = ir.dynamic_shared, asm = ir.asm, has = ir.has,
+  shared = ir.shared, dynamic_shared = ir.dynamic_shared,
+  shared_limit = ir.shared_limit, asm = ir.asm, has = ir.has,
   rows = place.rows, several = place.several, array = place.array,
 }
 

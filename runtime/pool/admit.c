@@ -5,7 +5,6 @@
  * hit that are there too are claimed as well: their rows are computed again (the request needs the
  * tails and the window) but not written, and the memory is shared.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "pool.h"
@@ -88,9 +87,8 @@ struct demand {
 
 static struct demand demand_of(const kvf_pool *pool, struct pool_sequence *s, uint32_t chunk,
                                enum pool_back back) {
-    uint32_t end = s->computed + chunk;
+    uint32_t left = s->prompt - s->computed, end = s->computed + (chunk < left ? chunk : left);
     struct demand d = {0};
-    if (end > s->prompt) end = s->prompt;
     d.take.envelopes = pool_blocks_of(pool, s->prompt) - s->matched;
     d.take.states = 1;
     d.first = pool_step_need(pool, s, pool_chunk_stop(pool, s, end), back);
@@ -180,9 +178,7 @@ static void take_all(kvf_pool *pool, struct pool_sequence *s, const int32_t *tok
     struct pool_need all = d->take; /* what is promised is kept free, see step.c */
     all.windows += pool->promised_windows;
     all.envelopes += pool->promised_envelopes;
-    bool room = pool->policy->make_room(pool, &all, level);
-    assert(room);
-    (void)room;
+    if (!pool_holds(pool, pool->policy->make_room(pool, &all, level), POOL_ROOM)) return;
     pool->policy->take_state(pool, s->state);
     s->known = s->blocks * block; /* nothing is pending while blocks are appended */
     pool_step_append(pool, s, pool_blocks_of(pool, s->prompt));
@@ -257,5 +253,5 @@ kvf_status kvf_sequence_admit(kvf_pool *pool, const int32_t *tokens, uint32_t co
                               kvf_admission *out, kvf_error *error) {
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
-    return pool_leave(pool, admit(pool, tokens, count, chunk, out, error));
+    return pool_leave(pool, admit(pool, tokens, count, chunk, out, error), error);
 }

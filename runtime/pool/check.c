@@ -242,5 +242,5 @@ kvf_status kvf_pool_check(kvf_pool *pool, kvf_error *error) {
     if (status) return status;
     bool good = check_references(pool, error) && check_published(pool, error) &&
                 pool->policy->check(pool, error);
-    return pool_leave(pool, good ? KVF_OK : KVF_ERROR_STATE);
+    return pool_leave(pool, good ? KVF_OK : KVF_ERROR_STATE, error);
 }

@@ -8,8 +8,6 @@
  *   w + ceil(max(0, e - spare) / n) <= unreferenced_chunks,
  * provided that whole chunks are taken before envelopes.
  */
-#include <assert.h>
-
 #include "pool.h"
 
 static uint32_t per_chunk(const kvf_pool *pool) {
@@ -93,7 +91,7 @@ static int32_t fullest_open(const kvf_pool *pool) {
 
 static int32_t take_chunk(kvf_pool *pool, enum pool_chunk_use use) {
     int32_t chunk = pool_list_pop_head(&pool->free_chunks);
-    assert(chunk >= 0);
+    if (!pool_holds(pool, chunk >= 0, "a free chunk is there when one is taken")) return POOL_NONE;
     pool->counters.touched++;
     pool->chunks[chunk].use = (uint8_t)use;
     return chunk;
@@ -107,6 +105,7 @@ static void give_chunk(kvf_pool *pool, int32_t chunk) {
 
 static int32_t arena_take_window(kvf_pool *pool) {
     int32_t window = take_chunk(pool, CHUNK_WINDOW);
+    if (window < 0) return 0;
     pool->windows[window].used = true;
     arena_count_window(pool, window, POOL_REFERENCED, true);
     arena_count_window(pool, window, POOL_HELD, true);
@@ -114,6 +113,7 @@ static int32_t arena_take_window(kvf_pool *pool) {
 }
 
 static void arena_give_window(kvf_pool *pool, int32_t window) {
+    if (!pool_holds(pool, pool->windows[window].used, "a window is given back once")) return;
     pool->windows[window].used = false;
     give_chunk(pool, window);
 }
@@ -148,8 +148,15 @@ static int32_t choose_chunk(kvf_pool *pool, int32_t near) {
         chunk >= 0 && pool->chunks[chunk].use == CHUNK_ENVELOPES && pool->chunks[chunk].used < n;
     if (!open) chunk = fullest_open(pool);
     if (chunk < 0) return take_chunk(pool, CHUNK_ENVELOPES);
+    if (!pool_holds(pool, pool->chunks[chunk].used < n, "an open chunk is not full"))
+        return POOL_NONE;
     open_unlink(pool, chunk);
     return chunk;
+}
+
+/* The pool is damaged: ids that are no use, and no harm. */
+static void take_none(int32_t *out, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) out[i] = 0;
 }
 
 /* Take `count` envelopes; those of one chunk in one go. */
@@ -158,10 +165,14 @@ static void take_envelopes(kvf_pool *pool, int32_t near, enum pool_use use, uint
     uint32_t n = per_chunk(pool);
     while (count) {
         int32_t chunk = choose_chunk(pool, near);
+        if (chunk < 0) return take_none(out, count);
         struct pool_chunk *c = &pool->chunks[chunk];
         uint32_t take = n - c->used < count ? n - c->used : count;
         for (uint32_t i = 0; i < take; i++) {
-            out[i] = chunk * (int32_t)n + lowest_free(pool, chunk);
+            int32_t at = lowest_free(pool, chunk);
+            if (!pool_holds(pool, at >= 0, "an open chunk has a free envelope"))
+                return take_none(out, count);
+            out[i] = chunk * (int32_t)n + at;
             set_use(pool, out[i], use);
         }
         c->used = (uint16_t)(c->used + take);
@@ -183,6 +194,8 @@ static int32_t arena_take_envelope(kvf_pool *pool, int32_t near, enum pool_use u
 /* Give back some envelopes of one chunk; they must not count as in use. */
 static void give_envelopes(kvf_pool *pool, int32_t chunk, const int32_t *ids, uint32_t count) {
     uint64_t *mask = pool->masks + (size_t)chunk * pool->mask_words;
+    for (uint32_t i = 0; i < count; i++)
+        if (!pool_holds(pool, pool->blocks[ids[i]].use != POOL_FREE, POOL_GIVEN_ONCE)) return;
     open_unlink(pool, chunk);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = (uint32_t)ids[i] - (uint32_t)chunk * per_chunk(pool);
@@ -205,7 +218,9 @@ static void arena_give_envelope(kvf_pool *pool, int32_t envelope) {
 static void arena_take_state(kvf_pool *pool, int32_t *parts) {
     const struct pool_geometry *g = &pool->geometry;
     for (uint32_t part = 0; part < g->state_chunks; part++) {
-        int32_t chunk = parts[part] = take_chunk(pool, CHUNK_STATE);
+        int32_t chunk = take_chunk(pool, CHUNK_STATE);
+        parts[part] = chunk < 0 ? 0 : chunk;
+        if (chunk < 0) continue;
         set_count(pool, chunk, POOL_REFERENCED, g->per_chunk);
         set_count(pool, chunk, POOL_HELD, g->per_chunk);
     }
@@ -215,6 +230,8 @@ static void arena_take_state(kvf_pool *pool, int32_t *parts) {
 static void arena_give_state(kvf_pool *pool, const int32_t *parts) {
     const struct pool_geometry *g = &pool->geometry;
     for (uint32_t part = 0; part < g->state_chunks; part++) {
+        bool state = pool->chunks[parts[part]].use == CHUNK_STATE;
+        if (!pool_holds(pool, state, "a request's state lies in chunks of its own")) return;
         set_count(pool, parts[part], POOL_REFERENCED, 0);
         set_count(pool, parts[part], POOL_HELD, 0);
         give_chunk(pool, parts[part]);

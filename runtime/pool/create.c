@@ -50,9 +50,6 @@ static kvf_status count_elastic(kvf_pool *pool, kvf_error *error) {
     pool->mask_words = (g->per_chunk + 63) / 64;
     pool->parts = g->state_chunks + g->state_envelopes;
     pool->state_chunk_parts = g->state_chunks;
-    if (g->snapshot_envelopes > KVF_SNAPSHOT_PARTS)
-        return pool_fail(error, KVF_ERROR_LIMIT, "a snapshot takes %u envelopes of at most %d",
-                         g->snapshot_envelopes, KVF_SNAPSHOT_PARTS);
     if (pool->parts > POOL_MAX_PARTS)
         return pool_fail(error, KVF_ERROR_LIMIT, "a request's state takes %u parts of at most %d",
                          pool->parts, POOL_MAX_PARTS);
@@ -81,12 +78,23 @@ static kvf_status count_static(kvf_pool *pool, uint32_t default_count, kvf_error
     return KVF_OK;
 }
 
-kvf_status pool_count(kvf_pool *pool, kvf_error *error) {
-    kvf_status status = check_options(&pool->geometry, &pool->options, error);
-    if (status) return status;
-    pool->max_blocks = pool_blocks_of(pool, pool->options.max_tokens);
-    pool->tail_blocks = pool_geometry_tail_blocks(&pool->geometry);
-    pool->snapshots = pool->geometry.snapshot_bytes > 0;
+/* Kernels number the rows of a place by int32: id times rows of a page, and the row in it. */
+static kvf_status check_rows(const kvf_pool *pool, kvf_error *error) {
+    const struct pool_geometry *g = &pool->geometry;
+    uint64_t ids = pool->window_count, rows = ids * g->block;
+    for (uint32_t i = 0; i < g->types; i++) {
+        const struct pool_type *t = &g->type[i];
+        uint64_t of_blocks = (uint64_t)pool->block_count * t->k;
+        if (!pool->store && t->ratio) /* windows and blocks lie in one tensor */
+            of_blocks = (ids + slots_own(pool->block_count, t->ratio)) * g->block;
+        if (of_blocks > rows) rows = of_blocks;
+    }
+    if (rows <= INT32_MAX) return KVF_OK;
+    return pool_fail(error, KVF_ERROR_LIMIT, "%llu rows: row numbers are 32 bits",
+                     (unsigned long long)rows);
+}
+
+static kvf_status count_policy(kvf_pool *pool, kvf_error *error) {
     uint32_t windows = default_windows(&pool->geometry, pool->options.max_requests);
     switch (pool->options.policy) {
     case KVF_POLICY_ELASTIC: return count_elastic(pool, error);
@@ -94,6 +102,20 @@ kvf_status pool_count(kvf_pool *pool, kvf_error *error) {
     case KVF_POLICY_SHARED: return pool_shared_count(pool, windows, error);
     }
     return KVF_ERROR_ARGUMENT;
+}
+
+kvf_status pool_count(kvf_pool *pool, kvf_error *error) {
+    kvf_status status = check_options(&pool->geometry, &pool->options, error);
+    if (status) return status;
+    pool->max_blocks = pool_blocks_of(pool, pool->options.max_tokens);
+    pool->tail_blocks = pool_geometry_tail_blocks(&pool->geometry);
+    pool->snapshots = pool->geometry.snapshot_bytes > 0;
+    if (pool->options.policy != KVF_POLICY_SHARED &&
+        pool->geometry.snapshot_envelopes > KVF_SNAPSHOT_PARTS)
+        return pool_fail(error, KVF_ERROR_LIMIT, "a snapshot takes %u envelopes of at most %d",
+                         pool->geometry.snapshot_envelopes, KVF_SNAPSHOT_PARTS);
+    status = count_policy(pool, error);
+    return status ? status : check_rows(pool, error);
 }
 
 /* ---- arrays ---- */

@@ -1,7 +1,6 @@
 /*
  * The end of a sequence (release, preemption) and its doubling (fork).
  */
-#include <assert.h>
 #include <string.h>
 
 #include "pool.h"
@@ -66,21 +65,21 @@ kvf_status kvf_sequence_release(kvf_pool *pool, kvf_sequence handle, kvf_error *
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
     learn_output(pool, s);
     close_sequence(pool, s, POOL_END);
     pool->counters.released++;
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }
 
 kvf_status kvf_sequence_preempt(kvf_pool *pool, kvf_sequence handle, kvf_error *error) {
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
     close_sequence(pool, s, POOL_SAVED);
     pool->counters.preempted++;
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }
 
 /* ---- fork ---- */
@@ -108,6 +107,20 @@ static struct pool_need fork_need(const kvf_pool *pool, const struct pool_sequen
             need.envelopes += pool->geometry.snapshot_envelopes;
     }
     return need;
+}
+
+/* Copies that the caller will be asked for. */
+static uint32_t fork_copies(const kvf_pool *pool, const struct pool_sequence *s) {
+    uint32_t shared = fork_shared(pool, s), blocks = pool_blocks_of(pool, s->computed);
+    uint32_t count = pool->parts + (blocks > shared ? blocks - shared : 0);
+    for (uint32_t i = shared; i < s->window_to; i++) {
+        kvf_snapshot parts = {0};
+        if (s->window_table[i] < 0) continue;
+        if (pool->windows[s->window_table[i]].snapshot >= 0)
+            pool_snapshot_ids(pool, s->window_table[i], &parts);
+        count += 1 + parts.parts;
+    }
+    return count;
 }
 
 static void fork_window(kvf_pool *pool, const struct pool_sequence *s, struct pool_sequence *child,
@@ -185,14 +198,16 @@ static kvf_status fork_sequence(kvf_pool *pool, const struct pool_sequence *s, k
         return pool_fail(error, KVF_ERROR_SHORT,
                          "fork: the pool is short of 1 request slot (of %u)",
                          pool->options.max_requests);
+    if (fork_copies(pool, s) > KVF_FORK_COPIES)
+        return pool_fail(error, KVF_ERROR_LIMIT, "fork: %u copies; at most %d are told",
+                         fork_copies(pool, s), KVF_FORK_COPIES);
     struct pool_need tested = fork_need(pool, s);
     tested.windows += pool->promised_windows;
     tested.envelopes += pool->promised_envelopes;
     if (!pool->policy->fits(pool, &tested, POOL_REFERENCED, &what))
         return pool_fail_short(error, &what, "fork");
-    bool room = pool->policy->make_room(pool, &tested, POOL_REFERENCED);
-    assert(room);
-    (void)room;
+    if (!pool_holds(pool, pool->policy->make_room(pool, &tested, POOL_REFERENCED), POOL_ROOM))
+        return KVF_ERROR_STATE;
     memset(out, 0, sizeof *out);
     struct pool_sequence *child = &pool->sequences[pool_list_pop_head(&pool->free_sequences)];
     uint32_t shared = fork_shared(pool, s);
@@ -222,5 +237,5 @@ kvf_status kvf_sequence_fork(kvf_pool *pool, kvf_sequence handle, kvf_fork *out,
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    return pool_leave(pool, s ? fork_sequence(pool, s, out, error) : KVF_ERROR_STATE);
+    return pool_leave(pool, s ? fork_sequence(pool, s, out, error) : KVF_ERROR_STATE, error);
 }

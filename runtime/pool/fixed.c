@@ -2,8 +2,6 @@
  * The store of `static`: fixed numbers of window blocks, of envelopes and of request states, each
  * with its own ids from 0. Free ones queue up; the lowest was freed longest ago.
  */
-#include <assert.h>
-
 #include "pool.h"
 
 /* Is `need` more than `total - in use`? Says so. */
@@ -39,7 +37,7 @@ static void fixed_count_envelope(kvf_pool *pool, int32_t envelope, enum pool_lev
 
 static int32_t fixed_take_window(kvf_pool *pool) {
     int32_t window = pool_list_pop_head(&pool->free_windows);
-    assert(window >= 0);
+    if (!pool_holds(pool, window >= 0, "a free window is there when one is taken")) return 0;
     pool->counters.touched++;
     pool->windows[window].used = true;
     fixed_count_window(pool, window, POOL_REFERENCED, true);
@@ -48,6 +46,7 @@ static int32_t fixed_take_window(kvf_pool *pool) {
 }
 
 static void fixed_give_window(kvf_pool *pool, int32_t window) {
+    if (!pool_holds(pool, pool->windows[window].used, "a window is given back once")) return;
     pool->windows[window].used = false;
     pool->counters.touched++;
     pool_list_push_tail(&pool->free_windows, window);
@@ -66,7 +65,7 @@ static void set_use(kvf_pool *pool, int32_t envelope, enum pool_use use) {
 static int32_t fixed_take_envelope(kvf_pool *pool, int32_t near, enum pool_use use) {
     (void)near;
     int32_t envelope = pool_list_pop_head(&pool->free_envelopes);
-    assert(envelope >= 0);
+    if (!pool_holds(pool, envelope >= 0, "a free envelope is there when one is taken")) return 0;
     pool->counters.touched++;
     set_use(pool, envelope, use);
     fixed_count_envelope(pool, envelope, POOL_REFERENCED, true);
@@ -75,17 +74,20 @@ static int32_t fixed_take_envelope(kvf_pool *pool, int32_t near, enum pool_use u
 }
 
 static void fixed_give_envelope(kvf_pool *pool, int32_t envelope) {
+    if (!pool_holds(pool, pool->blocks[envelope].use != POOL_FREE, POOL_GIVEN_ONCE)) return;
     set_use(pool, envelope, POOL_FREE);
     pool->counters.touched++;
     pool_list_push_tail(&pool->free_envelopes, envelope);
 }
 
 static void fixed_take_state(kvf_pool *pool, int32_t *parts) {
-    assert(pool->free_state_count > 0);
+    parts[0] = 0;
+    if (!pool_holds(pool, pool->free_state_count > 0, POOL_STATES)) return;
     parts[0] = pool->free_states[--pool->free_state_count];
 }
 
 static void fixed_give_state(kvf_pool *pool, const int32_t *parts) {
+    if (!pool_holds(pool, pool->free_state_count < pool->state_count, POOL_STATES)) return;
     pool->free_states[pool->free_state_count++] = parts[0];
 }
 

@@ -66,37 +66,38 @@ static uint32_t choose_per_chunk(uint64_t w, uint64_t e) {
     return low > POOL_MAX_PER_CHUNK ? POOL_MAX_PER_CHUNK : (uint32_t)low;
 }
 
-/* Steps 5 and 6: fill parts with layers of decreasing size. Returns false if a layer is too large.
- */
+/* Steps 5 and 6: layers of falling size, each into the first part with room for it. */
 struct packing {
-    uint64_t chunk_bytes, envelope_bytes, at, size;
-    uint32_t chunks, envelopes, planned_chunks;
+    uint64_t chunk_bytes, envelope_bytes, at[POOL_MAX_PARTS];
+    uint32_t chunks, parts; /* the parts: first whole chunks, then envelopes */
 };
 
+/* False if a layer is too large, or a request would have too many parts. */
 static bool pack_layer(struct packing *p, uint64_t bytes) {
-    uint64_t at = round_up(p->at, 16);
-    if (p->size && at + bytes <= p->size) {
-        p->at = at + bytes;
-        return true;
+    uint32_t part = 0;
+    uint64_t at = 0;
+    for (; part < p->parts; part++) {
+        uint64_t size = part < p->chunks ? p->chunk_bytes : p->envelope_bytes;
+        at = round_up(p->at[part], 16);
+        if (at + bytes <= size) break;
     }
-    if (bytes > p->chunk_bytes) return false;
-    if (!p->envelopes && (p->chunks < p->planned_chunks || bytes > p->envelope_bytes)) {
-        p->chunks++;
-        p->size = p->chunk_bytes;
-    } else if (bytes <= p->envelope_bytes) {
-        p->envelopes++;
-        p->size = p->envelope_bytes;
-    } else {
-        return false;
+    if (part == POOL_MAX_PARTS) return false;
+    if (part == p->parts) {
+        at = 0;
+        p->parts++;
+        if (part >= p->chunks && bytes > p->envelope_bytes) p->chunks = p->parts;
+        if (bytes > (part < p->chunks ? p->chunk_bytes : p->envelope_bytes)) return false;
     }
-    p->at = bytes;
+    p->at[part] = at + bytes;
     return true;
 }
 
 static bool pack_state(struct pool_geometry *g) {
     struct packing p = {.chunk_bytes = g->chunk_bytes, .envelope_bytes = g->envelope_bytes};
     bool done[POOL_MAX_TYPES] = {false};
-    p.planned_chunks = (uint32_t)(g->state_bytes / g->chunk_bytes);
+    uint64_t chunks = g->state_bytes / g->chunk_bytes;
+    if (chunks > POOL_MAX_PARTS) return false;
+    p.chunks = (uint32_t)chunks;
     for (uint32_t round = 0; round < g->types; round++) {
         uint32_t largest = g->types;
         for (uint32_t i = 0; i < g->types; i++)
@@ -108,7 +109,7 @@ static bool pack_state(struct pool_geometry *g) {
             if (!pack_layer(&p, g->type[largest].state_bytes)) return false;
     }
     g->state_chunks = p.chunks;
-    g->state_envelopes = p.envelopes;
+    g->state_envelopes = p.parts > p.chunks ? p.parts - p.chunks : 0;
     return true;
 }
 
@@ -117,7 +118,7 @@ static bool pack_snapshot(struct pool_geometry *g) {
     for (uint32_t t = 0; t < g->types; t++)
         for (uint32_t i = 0; g->type[t].snapshot_bytes && i < g->type[t].layers; i++)
             if (!pack_layer(&p, g->type[t].snapshot_bytes)) return false;
-    g->snapshot_envelopes = p.envelopes;
+    g->snapshot_envelopes = p.parts;
     return true;
 }
 

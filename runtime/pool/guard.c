@@ -1,4 +1,4 @@
-/* Errors, and the guard against two threads in one pool. */
+/* Errors, the guard against two threads in one pool, and the end of a damaged pool. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,15 +35,22 @@ bool pool_broken(kvf_error *error, const char *format, ...) {
     return false;
 }
 
+static kvf_status damaged(const kvf_pool *pool, kvf_error *error) {
+    return pool_fail(error, KVF_ERROR_STATE,
+                     "the pool's records are damaged: it does not hold that %s; destroy the pool",
+                     pool->damage);
+}
+
 kvf_status pool_enter(kvf_pool *pool, kvf_error *error) {
     if (!pool) return pool_fail(error, KVF_ERROR_ARGUMENT, "the pool is null");
     if (atomic_flag_test_and_set_explicit(&pool->busy, memory_order_acquire))
         return pool_fail(error, KVF_ERROR_STATE,
                          "two threads are in the same pool; a pool takes one at a time");
-    return KVF_OK;
+    return pool->damage ? pool_leave(pool, KVF_ERROR_STATE, error) : KVF_OK;
 }
 
-kvf_status pool_leave(kvf_pool *pool, kvf_status status) {
+kvf_status pool_leave(kvf_pool *pool, kvf_status status, kvf_error *error) {
+    if (pool->damage) status = damaged(pool, error);
     atomic_flag_clear_explicit(&pool->busy, memory_order_release);
     return status;
 }

@@ -50,7 +50,8 @@ void pool_index_remove(kvf_pool *pool, int32_t block) {
     uint32_t mask = pool->index_mask, hole = tag_of(pool->blocks[block].hash) & mask;
     pool->counters.touched++;
     while (pool->index[hole].block != block) {
-        if (pool->index[hole].block < 0) return;
+        if (!pool_holds(pool, pool->index[hole].block >= 0, "a published block is in the index"))
+            return;
         hole = (hole + 1) & mask;
     }
     for (uint32_t at = (hole + 1) & mask; pool->index[at].block >= 0; at = (at + 1) & mask) {

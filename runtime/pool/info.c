@@ -46,8 +46,8 @@ kvf_status kvf_sequence_snapshots(kvf_pool *pool, kvf_sequence handle, kvf_snaps
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     const struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    return pool_leave(pool,
-                      s ? list_snapshots(pool, s, out, capacity, count, error) : KVF_ERROR_STATE);
+    return pool_leave(
+        pool, s ? list_snapshots(pool, s, out, capacity, count, error) : KVF_ERROR_STATE, error);
 }
 
 kvf_status kvf_sequence_get_info(kvf_pool *pool, kvf_sequence handle, kvf_sequence_info *out,
@@ -55,8 +55,9 @@ kvf_status kvf_sequence_get_info(kvf_pool *pool, kvf_sequence handle, kvf_sequen
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     const struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
-    if (!out) return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "info: out is null"));
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
+    if (!out)
+        return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "info: out is null"), error);
     *out = (kvf_sequence_info){.known = s->known,
                                .computed = s->computed,
                                .prepared = s->prepared,
@@ -64,7 +65,7 @@ kvf_status kvf_sequence_get_info(kvf_pool *pool, kvf_sequence handle, kvf_sequen
                                .write_from = s->matched * pool->geometry.block,
                                .slot = (uint32_t)(s - pool->sequences),
                                .blocks = s->blocks};
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }
 
 /* ---- statistics ---- */
@@ -101,7 +102,8 @@ static void count_bytes(const kvf_pool *pool, kvf_pool_stats *out) {
 kvf_status kvf_pool_get_stats(kvf_pool *pool, kvf_pool_stats *out, kvf_error *error) {
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
-    if (!out) return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "stats: out is null"));
+    if (!out)
+        return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "stats: out is null"), error);
     const struct pool_counters *c = &pool->counters;
     *out = (kvf_pool_stats){.requests = pool->running,
                             .chunks = pool->chunk_count,
@@ -123,5 +125,5 @@ kvf_status kvf_pool_get_stats(kvf_pool *pool, kvf_pool_stats *out, kvf_error *er
                             .operations = c->touched};
     count_uses(pool, out);
     count_bytes(pool, out);
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }

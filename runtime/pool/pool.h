@@ -174,6 +174,7 @@ struct kvf_pool {
     const struct pool_policy *policy;
     const struct pool_store *store; /* null under `shared` */
     atomic_flag busy;
+    const char *damage; /* the invariant that was found broken, or null */
 
     uint32_t block_count, window_count, chunk_count, state_count;
     uint32_t max_blocks;        /* columns of a table */
@@ -228,9 +229,27 @@ __attribute__((format(printf, 3, 4))) kvf_status pool_fail(kvf_error *error, kvf
 kvf_status pool_fail_short(kvf_error *error, const struct pool_short *what, const char *who);
 /* Refuses a second thread inside the same pool. Every successful enter needs a leave. */
 kvf_status pool_enter(kvf_pool *pool, kvf_error *error);
-kvf_status pool_leave(kvf_pool *pool, kvf_status status);
+kvf_status pool_leave(kvf_pool *pool, kvf_status status, kvf_error *error);
+/*
+ * An invariant that the next statements rely on; `what` says it as a sentence. Where it does not
+ * hold (a fault of ours, or memory that somebody else wrote to) the pool is given up and false is
+ * returned: this call and every later one end with KVF_ERROR_STATE and `what`. What is left of this
+ * call may do anything to the records but must stay inside the arrays and come to an end: nothing
+ * is taken or given, and who takes gets the id 0.
+ */
+static inline bool pool_holds(kvf_pool *pool, bool condition, const char *what) {
+    if (__builtin_expect(condition, 1)) return true;
+    if (!pool->damage) pool->damage = what;
+    return false;
+}
 /* A broken invariant: sets the error's text and returns false. */
 __attribute__((format(printf, 2, 3))) bool pool_broken(kvf_error *error, const char *format, ...);
+
+/* Invariants that several files rely on. */
+#define POOL_ROOM            "what fits can be made room for"
+#define POOL_GIVEN_ONCE      "an envelope is given back once"
+#define POOL_SLOT_GIVEN_ONCE "a window's slot is given back once"
+#define POOL_STATES          "a request's state is taken and given back once"
 
 /* ---- creation (create.c) ---- */
 

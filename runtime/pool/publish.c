@@ -3,8 +3,6 @@
  * published under its parent and tokens; a window block is published at the block that ends where
  * it ends. Published content stays after the last reference until the policy evicts it.
  */
-#include <assert.h>
-
 #include "pool.h"
 
 /* ---- references ---- */
@@ -14,7 +12,8 @@ void pool_block_ref(kvf_pool *pool, int32_t block) {
 }
 
 void pool_block_unref(kvf_pool *pool, int32_t block) {
-    assert(pool->blocks[block].refs > 0);
+    bool held = pool->blocks[block].refs > 0;
+    if (!pool_holds(pool, held, "a reference to a block is given back once")) return;
     if (--pool->blocks[block].refs == 0) pool->policy->idle_block(pool, block);
 }
 
@@ -23,7 +22,8 @@ void pool_window_ref(kvf_pool *pool, int32_t window) {
 }
 
 void pool_window_unref(kvf_pool *pool, int32_t window, enum pool_leave why) {
-    assert(pool->windows[window].refs > 0);
+    bool held = pool->windows[window].refs > 0;
+    if (!pool_holds(pool, held, "a reference to a window is given back once")) return;
     if (--pool->windows[window].refs == 0) pool->policy->idle_window(pool, window, why);
 }
 
@@ -44,7 +44,7 @@ static void ghost_meet(kvf_pool *pool, uint64_t hash) {
 int32_t pool_publish_block(kvf_pool *pool, int32_t parent, int32_t block, uint64_t hash) {
     int32_t twin = pool_index_find(pool, hash, parent, pool_block_tokens(pool, block));
     if (twin >= 0) {
-        assert(twin != block);
+        if (!pool_holds(pool, twin != block, "a block is published once")) return block;
         pool_block_ref(pool, twin);
         pool_block_unref(pool, block);
         pool->counters.adopted_blocks++;
@@ -63,7 +63,7 @@ int32_t pool_publish_block(kvf_pool *pool, int32_t parent, int32_t block, uint64
 
 void pool_unpublish_block(kvf_pool *pool, int32_t block) {
     struct pool_block *b = &pool->blocks[block];
-    assert(b->published);
+    if (!pool_holds(pool, b->published, "only published blocks are unpublished")) return;
     ghost_leave(pool, b->hash);
     pool_index_remove(pool, block);
     if (b->parent >= 0 && pool->blocks[b->parent].generation == b->parent_generation)
@@ -89,8 +89,10 @@ double pool_kind_rate(const kvf_pool *pool, enum pool_kind kind) {
 
 void pool_publish_window(kvf_pool *pool, int32_t block, int32_t window, enum pool_kind kind) {
     struct pool_window *w = &pool->windows[window];
-    assert(pool->blocks[block].published && pool->blocks[block].window == POOL_NONE);
-    assert(w->block == POOL_NONE && w->written == pool->geometry.block);
+    bool place = pool->blocks[block].published && pool->blocks[block].window == POOL_NONE;
+    bool whole = w->block == POOL_NONE && w->written == pool->geometry.block;
+    if (!pool_holds(pool, place, "a window is published at a published block without one")) return;
+    if (!pool_holds(pool, whole, "a window is published once, and whole")) return;
     pool->blocks[block].window = window;
     w->block = block;
     w->kind = (uint8_t)kind;
@@ -103,7 +105,8 @@ void pool_publish_window(kvf_pool *pool, int32_t block, int32_t window, enum poo
 /* The content is no longer to be found; the memory stays as it is. */
 void pool_unpublish_window(kvf_pool *pool, int32_t window) {
     struct pool_window *w = &pool->windows[window];
-    assert(w->block >= 0 && pool->blocks[w->block].window == window);
+    bool both = w->block >= 0 && pool->blocks[w->block].window == window;
+    if (!pool_holds(pool, both, "a published window and its block name each other")) return;
     pool->blocks[w->block].window = POOL_NONE;
     w->block = POOL_NONE;
     w->hits = 0;
@@ -126,7 +129,7 @@ void pool_window_resume(kvf_pool *pool, int32_t window) {
 
 void pool_window_resume_end(kvf_pool *pool, int32_t window) {
     struct pool_window *w = &pool->windows[window];
-    assert(w->resumed > 0);
+    if (!pool_holds(pool, w->resumed > 0, "a resume ends once")) return;
     if (--w->resumed >= 2 || !w->held) return;
     w->held = false;
     pool_window_unref(pool, window, POOL_SLID);

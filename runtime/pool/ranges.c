@@ -219,12 +219,13 @@ kvf_status kvf_sequence_ranges(kvf_pool *pool, kvf_sequence handle, kvf_range *o
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     const struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
     if (!count)
-        return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: count is null"));
+        return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: count is null"),
+                          error);
     struct wanted w = nothing(pool);
     want_sequence(pool, &w, s);
-    return pool_leave(pool, answer(pool, &w, out, capacity, count, error));
+    return pool_leave(pool, answer(pool, &w, out, capacity, count, error), error);
 }
 
 static kvf_status want_ids(const kvf_pool *pool, kvf_copy_kind kind, const int32_t *ids,
@@ -262,9 +263,9 @@ kvf_status kvf_pool_ranges(kvf_pool *pool, kvf_copy_kind kind, const int32_t *id
     struct wanted w = nothing(pool);
     if (!count || (id_count && !ids) || kind > KVF_COPY_SNAPSHOT) {
         pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: null argument or unknown kind");
-        return pool_leave(pool, KVF_ERROR_ARGUMENT);
+        return pool_leave(pool, KVF_ERROR_ARGUMENT, error);
     }
     status = want_ids(pool, kind, ids, id_count, &w, error);
     if (!status) status = answer(pool, &w, out, capacity, count, error);
-    return pool_leave(pool, status);
+    return pool_leave(pool, status, error);
 }

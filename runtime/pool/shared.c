@@ -1,7 +1,6 @@
 /* The policy `shared`; see shared.h. */
 #include "shared.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* ---- counts and bytes ---- */
@@ -86,8 +85,7 @@ static void unbind(kvf_pool *pool, int32_t block) {
     pool_list_remove(&sh->cold, block);
     for (uint32_t t = 0; t < sh->slots.types; t++) {
         bool given = slots_give(&sh->slots, t, sh->bound[t][block]);
-        assert(given);
-        (void)given;
+        pool_holds(pool, given, "a bound block is given back once");
         sh->bound[t][block] = POOL_NONE;
     }
 }
@@ -100,14 +98,16 @@ static void unpin(kvf_pool *pool, int32_t window) {
     if (w->refs) return;
     sh->pinned_idle--;
     w->used = false;
-    slots_give_window(&sh->slots, window, w->block >= 0);
+    bool given = slots_give_window(&sh->slots, window, w->block >= 0);
+    pool_holds(pool, given, POOL_SLOT_GIVEN_ONCE);
 }
 
 static bool unpin_oldest_idle(kvf_pool *pool) {
     struct pool_shared *sh = pool->shared;
     if (!sh->pinned_idle) return false;
     int32_t at = sh->pins.head;
-    while (pool->windows[at].refs) at = pool_list_next(&sh->pins, at);
+    while (at >= 0 && pool->windows[at].refs) at = pool_list_next(&sh->pins, at);
+    if (!pool_holds(pool, at >= 0, "an idle pin is in the list of pins")) return false;
     unpin(pool, at);
     return true;
 }
@@ -181,9 +181,7 @@ static int32_t bind(kvf_pool *pool, uint32_t type) {
             sh->slots.idle > (sh->cold.head >= 0 ? reserve(pool) : pool->promised_windows);
         int32_t block = slots_take(&sh->slots, type, borrow);
         if (block >= 0) return block;
-        bool gave = give_way(pool);
-        assert(gave);
-        if (!gave) return POOL_NONE;
+        if (!pool_holds(pool, give_way(pool), POOL_ROOM)) return 0;
     }
 }
 
@@ -191,7 +189,7 @@ static int32_t shared_take_block(kvf_pool *pool, int32_t near) {
     struct pool_shared *sh = pool->shared;
     (void)near;
     int32_t block = pool_list_pop_head(&sh->free);
-    assert(block >= 0);
+    if (!pool_holds(pool, block >= 0, "a free block is there when one is taken")) return 0;
     pool->counters.touched++;
     if (is_bound(sh, block)) {
         unbind(pool, block);
@@ -208,7 +206,7 @@ static int32_t shared_take_block(kvf_pool *pool, int32_t near) {
 
 static int32_t shared_take_window(kvf_pool *pool) {
     int32_t window = slots_take_window(&pool->shared->slots);
-    assert(window >= 0);
+    if (!pool_holds(pool, window >= 0, "a free window is there when one is taken")) return 0;
     pool->counters.touched++;
     struct pool_window *w = &pool->windows[window];
     *w = (struct pool_window){.refs = 1,
@@ -227,10 +225,13 @@ static int32_t shared_take_snapshot(kvf_pool *pool, int32_t window) {
 }
 
 static void shared_take_state(kvf_pool *pool, int32_t *parts) {
+    parts[0] = 0;
+    if (!pool_holds(pool, pool->free_state_count > 0, POOL_STATES)) return;
     parts[0] = pool->free_states[--pool->free_state_count];
 }
 
 static void shared_give_state(kvf_pool *pool, const int32_t *parts) {
+    if (!pool_holds(pool, pool->free_state_count < pool->state_count, POOL_STATES)) return;
     pool->free_states[pool->free_state_count++] = parts[0];
 }
 
@@ -284,8 +285,7 @@ static void shared_hold_window(kvf_pool *pool, int32_t window) {
         return;
     }
     bool claimed = slots_claim_window(&sh->slots, window);
-    assert(claimed);
-    (void)claimed;
+    if (!pool_holds(pool, claimed, "the slot of a cached window is free")) return;
     pool->windows[window].used = true;
 }
 
@@ -298,7 +298,8 @@ static void shared_idle_window(kvf_pool *pool, int32_t window, enum pool_leave w
         return;
     }
     pool->windows[window].used = false;
-    slots_give_window(&sh->slots, window, pool->windows[window].block >= 0);
+    bool given = slots_give_window(&sh->slots, window, pool->windows[window].block >= 0);
+    pool_holds(pool, given, POOL_SLOT_GIVEN_ONCE);
 }
 
 static void shared_claim_finish(kvf_pool *pool, const struct pool_claim *claim) {

@@ -7,8 +7,6 @@
  *  - besides, the windows of checkpoints, where a later request can resume. They are optional: if
  *    they do not fit, the step goes on without them.
  */
-#include <assert.h>
-
 #include "pool.h"
 
 /* ---- geometry of a step ---- */
@@ -108,12 +106,13 @@ kvf_status kvf_sequence_chunk(kvf_pool *pool, kvf_sequence handle, uint32_t want
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    if (!s) return pool_leave(pool, KVF_ERROR_STATE);
-    if (!out) return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "chunk: out is null"));
+    if (!s) return pool_leave(pool, KVF_ERROR_STATE, error);
+    if (!out)
+        return pool_leave(pool, pool_fail(error, KVF_ERROR_ARGUMENT, "chunk: out is null"), error);
     uint64_t end = (uint64_t)s->computed + want;
     if (end > s->known) end = s->known;
     *out = pool_chunk_stop(pool, s, (uint32_t)end) - s->computed;
-    return pool_leave(pool, KVF_OK);
+    return pool_leave(pool, KVF_OK, error);
 }
 
 struct pool_need pool_step_need(const kvf_pool *pool, const struct pool_sequence *s, uint32_t end,
@@ -320,8 +319,8 @@ static kvf_status prepare(kvf_pool *pool, struct pool_sequence *s, uint32_t coun
         if (!pool->policy->fits(pool, &tested, level, &what))
             return pool_fail_short(error, &what, "prepare");
     }
-    if (!pool->policy->make_room(pool, &tested, level))
-        return pool_fail(error, KVF_ERROR_STATE, "prepare: the pool's sums are wrong");
+    if (!pool_holds(pool, pool->policy->make_room(pool, &tested, level), POOL_ROOM))
+        return KVF_ERROR_STATE;
     drop_promise(pool, s);
     use_promise(pool, s, fresh);
     pool_step_take(pool, s, to, back);
@@ -335,7 +334,7 @@ kvf_status kvf_sequence_prepare(kvf_pool *pool, kvf_sequence handle, uint32_t to
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    return pool_leave(pool, s ? prepare(pool, s, tokens, error) : KVF_ERROR_STATE);
+    return pool_leave(pool, s ? prepare(pool, s, tokens, error) : KVF_ERROR_STATE, error);
 }
 
 /* Rejections reach back `drafts` tokens, but never into the prompt. */
@@ -380,7 +379,8 @@ kvf_status kvf_sequence_commit(kvf_pool *pool, kvf_sequence handle, uint32_t tok
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    return pool_leave(pool, s ? commit(pool, s, tokens, ids, id_count, error) : KVF_ERROR_STATE);
+    return pool_leave(pool, s ? commit(pool, s, tokens, ids, id_count, error) : KVF_ERROR_STATE,
+                      error);
 }
 
 static kvf_status truncate_to(kvf_pool *pool, struct pool_sequence *s, uint32_t length,
@@ -408,7 +408,8 @@ static kvf_status truncate_to(kvf_pool *pool, struct pool_sequence *s, uint32_t 
     /* Known tokens beyond the last block that stays move out of the blocks. */
     int32_t rest[64];
     uint32_t rest_count = known > keep * block ? known - keep * block : 0;
-    assert(rest_count <= 64);
+    if (!pool_holds(pool, rest_count <= 64, "few tokens are known beyond the last block"))
+        return KVF_ERROR_STATE;
     for (uint32_t i = 0; i < rest_count; i++)
         rest[i] = *pool_sequence_token(pool, s, keep * block + i);
     for (uint32_t i = s->window_to; i-- > rows;) {
@@ -440,5 +441,5 @@ kvf_status kvf_sequence_truncate(kvf_pool *pool, kvf_sequence handle, uint32_t l
     kvf_status status = pool_enter(pool, error);
     if (status) return status;
     struct pool_sequence *s = pool_sequence_get(pool, handle, error);
-    return pool_leave(pool, s ? truncate_to(pool, s, length, error) : KVF_ERROR_STATE);
+    return pool_leave(pool, s ? truncate_to(pool, s, length, error) : KVF_ERROR_STATE, error);
 }

@@ -74,10 +74,8 @@ static kvf_status check_buffers(const kvf_pool *pool, const kvf_batch_buffers *b
     return KVF_OK;
 }
 
-kvf_status kvf_batch_create(kvf_pool *pool, const kvf_batch_buffers *buffers, kvf_batch **out,
-                            kvf_error *error) {
-    if (!pool || !buffers || !out)
-        return pool_fail(error, KVF_ERROR_ARGUMENT, "batch: null argument");
+static kvf_status create(kvf_pool *pool, const kvf_batch_buffers *buffers, kvf_batch **out,
+                         kvf_error *error) {
     uint32_t tables = pool->shared ? pool->shared->slots.types : 1;
     kvf_status status = check_buffers(pool, buffers, tables, error);
     if (status) return status;
@@ -93,6 +91,15 @@ kvf_status kvf_batch_create(kvf_pool *pool, const kvf_batch_buffers *buffers, kv
     blank_all(batch);
     *out = batch;
     return KVF_OK;
+}
+
+kvf_status kvf_batch_create(kvf_pool *pool, const kvf_batch_buffers *buffers, kvf_batch **out,
+                            kvf_error *error) {
+    if (!pool || !buffers || !out)
+        return pool_fail(error, KVF_ERROR_ARGUMENT, "batch: null argument");
+    kvf_status status = pool_enter(pool, error);
+    if (status) return status;
+    return pool_leave(pool, create(pool, buffers, out, error), error);
 }
 
 void kvf_batch_destroy(kvf_batch *batch) {
@@ -216,5 +223,5 @@ kvf_status kvf_batch_fill(kvf_batch *batch, const kvf_sequence *sequences, uint3
     if (!batch) return pool_fail(error, KVF_ERROR_ARGUMENT, "the batch is null");
     kvf_status status = pool_enter(batch->pool, error);
     if (status) return status;
-    return pool_leave(batch->pool, fill(batch, sequences, count, error));
+    return pool_leave(batch->pool, fill(batch, sequences, count, error), error);
 }

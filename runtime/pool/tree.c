@@ -10,8 +10,6 @@
  * Evicting a window also frees, from its block upwards, what no reference, window or child keeps.
  * So every cached leaf has a window, and all that is not referenced can be reached by eviction.
  */
-#include <assert.h>
-
 #include "pool.h"
 
 /* ---- lists ---- */
@@ -36,6 +34,8 @@ static void list_add(kvf_pool *pool, int32_t window, enum pool_class class) {
 }
 
 static void list_drop(kvf_pool *pool, int32_t window) {
+    bool listed = pool->windows[window].list < POOL_CLASSES;
+    if (!pool_holds(pool, listed, "a cached window stands in a list")) return;
     pool->counters.touched++;
     pool_list_remove(&pool->classes[pool->windows[window].list], window);
     pool->windows[window].list = POOL_CLASSES;
@@ -78,25 +78,24 @@ static void walk(kvf_pool *pool, int32_t block) {
     }
 }
 
-static void evict(kvf_pool *pool, int32_t window) {
+static bool evict(kvf_pool *pool, int32_t window) {
     struct pool_window *w = &pool->windows[window];
     int32_t block = w->block;
     bool attached = w->list == POOL_ATTACHED;
-    assert(!w->refs && block >= 0);
+    if (!pool_holds(pool, !w->refs && block >= 0, "a listed window is cached and not referenced"))
+        return false;
     list_drop(pool, window);
     if (attached) count_window(pool, window, POOL_HELD, false);
     pool_unpublish_window(pool, window);
     free_window(pool, window);
     walk(pool, block);
+    return !pool->damage;
 }
 
 static bool evict_oldest(kvf_pool *pool, enum pool_level level) {
     int classes = level == POOL_HELD ? POOL_ATTACHED : POOL_CLASSES;
     for (int class = 0; class < classes; class ++)
-        if (pool->classes[class].head >= 0) {
-            evict(pool, pool->classes[class].head);
-            return true;
-        }
+        if (pool->classes[class].head >= 0) return evict(pool, pool->classes[class].head);
     return false;
 }
 

@@ -1,7 +1,6 @@
 /* Slots of the policy `shared`; see type_slots.h. */
 #include "type_slots.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 uint32_t slots_own(uint32_t blocks, uint32_t ratio) {

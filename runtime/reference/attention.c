@@ -44,13 +44,21 @@ static void gather(const struct ref_type *type, const struct ref_attn *args, uin
 
 /* ---- one tile of one head ---- */
 
+/* The four quarters of the dims by themselves, then added in order. */
+static float product(const struct ref_type *type, const struct ref_attn *args, const uint16_t *q,
+                     const uint16_t *row) {
+    uint32_t quarter = type->head_dim / 4;
+    float sum = ref_mma_dot(args->core, q, row, quarter, 0);
+    for (uint32_t at = quarter; at < type->head_dim; at += quarter)
+        sum += ref_mma_dot(args->core, q + at, row + at, quarter, 0);
+    return sum;
+}
+
 static void scores(const struct ref_type *type, const struct ref_attn *args,
                    const struct tile *tile, const uint16_t *q, float s[TILE]) {
     float factor = args->scale * REF_LOG2E;
     for (uint32_t i = 0; i < TILE; i++)
-        s[i] = tile->masked[i]
-                   ? -INFINITY
-                   : ref_mma_dot(args->core, q, tile->row[i], type->head_dim, 0) * factor;
+        s[i] = tile->masked[i] ? -INFINITY : product(type, args, q, tile->row[i]) * factor;
 }
 
 /* Pairs first, then pairs of pairs, within each eight; the four eights in order. */

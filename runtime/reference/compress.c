@@ -102,6 +102,13 @@ static struct group group_of(const struct ref_compress *args, uint32_t t) {
 
 void ref_compress_pool(const struct ref_type *type, const struct ref_compress *args, uint32_t t,
                        float *pooled) {
+    if (ref_keeps_running(type)) {
+        const struct ref_running running = {
+            args->batch,        args->dim, args->kv,   args->score, args->kv_stride,
+            args->score_stride, args->ape, args->most, args->sum,   args->total};
+        ref_running_pool(type, &running, t, pooled);
+        return;
+    }
     struct source rows[2 * REF_MAX_RATIO];
     struct group group = group_of(args, t);
     for (uint32_t q = 0; q < group_rows(type); q++) rows[q] = find_row(type, args, &group, q);

@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-/* Half a unit of bf16, relative. */
-#define HALF_BF16 0x1p-9
+/* Half a step of bf16, relative: at most, and in the mean square over a binade. */
+#define HALF_BF16    0x1p-8
+#define TYPICAL_BF16 (HALF_BF16 * .4247) /* sqrt(1/3 * 3/(8 ln 2)) */
 
 /* What the tensor core errs in a sum of `count` products, over the sum of their magnitudes. */
 static double tensor_error(uint32_t count) {
@@ -50,6 +51,7 @@ static const struct ref_range *view_row(const struct view *view, uint32_t i) {
 struct sums {
     double largest, total, total_error, sink;
     double top[REF_MAX_DIM], size[REF_MAX_DIM], error[REF_MAX_DIM];
+    double square[REF_MAX_DIM]; /* of what rounded weights and unsure row elements typically err */
 };
 
 /* Relative error of a weight besides its score's: exp2, its argument, a rescaling a tile. */
@@ -71,6 +73,8 @@ static void add_row(const struct view *view, const struct ref_range *row, struct
         sums->error[d] +=
             weight * (most * (off + HALF_BF16 * (1 + off)) + ref_range_radius(row[d]));
         sums->error[d] += most * 0x1p-124;
+        double typical = weight * value * TYPICAL_BF16, unsure = weight * ref_range_radius(row[d]);
+        sums->square[d] += typical * typical + unsure * unsure;
     }
 }
 
@@ -91,7 +95,7 @@ static void add_all(const struct view *view, const struct ref_range *q, double s
     sums->sink = sink == -INFINITY ? 0 : exp(sink - sums->largest);
 }
 
-/* The quotient, as bf16; everything it may err. */
+/* The quotient before it is rounded; everything it may err. */
 static struct ref_range element(const struct view *view, const struct sums *sums, uint32_t d) {
     double below = sums->total + sums->sink, value = sums->top[d] / below;
     double sink_error = sums->sink * REF_UNIT * (8 + 3 * fmin(fabs(log(sums->sink + 1e-300)), 90));
@@ -100,27 +104,59 @@ static struct ref_range element(const struct view *view, const struct sums *sums
     double least = below - below_error;
     double slack = (above_error + fabs(value) * below_error) / least;
     slack += 4 * REF_UNIT * (fabs(value) + slack);
-    return ref_range_bf16((struct ref_range){value - slack, value + slack});
+    return (struct ref_range){value - slack, value + slack};
+}
+
+/* Half a step of bf16 at the largest magnitude of a range: what the last rounding may err. */
+static double half_step(struct ref_range x) {
+    int exponent;
+    double most = ref_range_most(x);
+    if (most == 0) return 0;
+    frexp(most, &exponent);
+    return ldexp(1, (exponent < -125 ? -125 : exponent) - 9);
+}
+
+/* `noise` with what a rounding to bf16 adds to it. */
+static double rounded_noise(double noise, struct ref_range x) {
+    return hypot(noise, half_step(x) / sqrt(3));
+}
+
+/* The noise of pairs turned by an angle, once more before rounding. */
+static void rotate_noise(double *noise, uint32_t rope, const float *table) {
+    for (uint32_t i = 0; i < rope / 2; i++) {
+        double c = (double)table[i], s = (double)table[rope / 2 + i];
+        double a = noise[2 * i], b = noise[2 * i + 1];
+        noise[2 * i] = hypot(a * c, b * s);
+        noise[2 * i + 1] = hypot(b * c, a * s);
+    }
 }
 
 static void attend_head(const struct view *view, const struct ref_range *q, double sink,
-                        const float *table, double *value, double *radius) {
+                        const float *table, struct ref_dense_result *to) {
     uint32_t dim = view->type->head_dim, rope = view->type->rope_dim;
     struct sums sums;
     struct ref_range out[REF_MAX_DIM];
+    double noise[REF_MAX_DIM];
     add_all(view, q, sink, &sums);
-    for (uint32_t d = 0; d < dim; d++) out[d] = element(view, &sums, d);
-    ref_dense_rotate(out + dim - rope, rope, table, true);
     for (uint32_t d = 0; d < dim; d++) {
-        struct ref_range stored = ref_range_bf16(out[d]);
-        value[d] = ref_range_middle(stored);
-        radius[d] = ref_range_radius(stored);
+        out[d] = element(view, &sums, d);
+        noise[d] = sqrt(sums.square[d]) / (sums.total + sums.sink);
+        if (d < dim - rope) continue;
+        noise[d] = rounded_noise(noise[d], out[d]);
+        out[d] = ref_range_bf16(out[d]);
+    }
+    ref_dense_rotate(out + dim - rope, rope, table, true);
+    rotate_noise(noise + dim - rope, rope, table);
+    for (uint32_t d = 0; d < dim; d++) {
+        to->value[d] = ref_range_middle(out[d]);
+        to->radius[d] = ref_range_radius(out[d]) + half_step(out[d]);
+        to->noise[d] = rounded_noise(noise[d], out[d]);
     }
 }
 
 void ref_dense_attention(const struct ref_type *type, const struct ref_dense *dense,
                          uint32_t position, const uint8_t *q, const int32_t *chosen,
-                         uint32_t chosen_count, double *value, double *radius) {
+                         uint32_t chosen_count, const struct ref_dense_result *out) {
     struct ref_range head[REF_MAX_DIM];
     const float *table = dense->rope + (uint64_t)position * type->rope_dim;
     uint32_t seen = position + 1;
@@ -132,7 +168,8 @@ void ref_dense_attention(const struct ref_type *type, const struct ref_dense *de
     for (uint32_t h = 0; h < dense->heads; h++) {
         uint64_t at = (uint64_t)h * type->head_dim;
         ref_dense_query(type, q + 2 * at, table, head);
-        attend_head(&view, head, (double)dense->sink[h], table, value + at, radius + at);
+        struct ref_dense_result to = {out->value + at, out->radius + at, out->noise + at};
+        attend_head(&view, head, (double)dense->sink[h], table, &to);
     }
 }
 

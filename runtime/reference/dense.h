@@ -9,9 +9,13 @@
  *   rows      elements that no error can move across a rounding boundary are exact; the few others
  *             may be one step of bf16 or of the row's code away, and count with that step
  *   scores    19 u sum |q k| for each block of 8 products (the tensor core cuts off every term)
- *   weights   exp2's argument and polynomial, a factor for each tile of 32; 2^-9 for bf16 weights
+ *   weights   exp2's argument and polynomial, a factor for each tile of 32; 2^-8 for bf16 weights
  *   values    19 u of the weighted magnitudes for each block of 8 positions
- *   results   2^-9 for each rounding to bf16
+ *   results   half a step of bf16 for each rounding to it
+ * It holds whatever the signs of the errors, so that it is some ten times wider than what happens.
+ * Besides it there is the `noise`: the root of the mean square that independent rounding errors of
+ * weights and results have. Over many numbers the differences have that size; a row too many, or a
+ * factor that is one percent off, has another.
  *
  * Inputs must be finite; sinks may be -infinity. Memory is the caller's. Nothing is allocated.
  */
@@ -52,14 +56,20 @@ struct ref_dense {
     const float *rope; /* [positions][rope_dim] */
 };
 
+/* [heads][head_dim] each: a result, how far one in bf16 may be from it, and how far it mostly is.
+ */
+struct ref_dense_result {
+    double *value, *radius, *noise;
+};
+
 /*
- * The attention output of a token at `position`, after the inverse rotation: for every head and
- * element `value`, and how far a bf16 result may be from it. `q`: bf16[heads][head_dim] before norm
- * and rotation. `chosen`: the entries an indexer selected; null: all visible ones.
+ * The attention output of a token at `position`, after the inverse rotation. `q`:
+ * bf16[heads][head_dim] before norm and rotation. `chosen`: the entries an indexer selected; null:
+ * all visible ones.
  */
 void ref_dense_attention(const struct ref_type *type, const struct ref_dense *dense,
                          uint32_t position, const uint8_t *q, const int32_t *chosen,
-                         uint32_t chosen_count, double *value, double *radius);
+                         uint32_t chosen_count, const struct ref_dense_result *out);
 
 /*
  * Scores of the entries that a token sees, as ranges: keys[visible][dim] from ref_dense_entry, `q`

@@ -110,9 +110,9 @@ static double single(double x) {
     return (double)(float)x;
 }
 
-/* A number on its way through the tail's dtype. */
+/* A number on its way through the tail's dtype; a running softmax has no rows to round. */
 static double through_tail(const struct ref_type *type, double x) {
-    return type->state == REF_F32 ? x : ref_grid(x, 7, -126, INFINITY);
+    return type->state == REF_F32 || ref_keeps_running(type) ? x : ref_grid(x, 7, -126, INFINITY);
 }
 
 static uint32_t columns_of(const struct ref_type *type, const struct ref_dense_compressor *c) {
@@ -156,8 +156,10 @@ static struct ref_range pool(const struct ref_type *type, const struct ref_dense
             if (weight > 0) spread = fmax(spread, most - score);
         }
     if (sum == 0) return ref_range_of(0);
-    /* exp2 errs by two units and by its argument's three; sums by a unit a row. */
-    double units = 2 * (3 * fmin(spread, 90) + 4 + (last - first + 1)) + 2;
+    /* exp2 errs by two units and by its argument's three; sums by a unit a row. Where the maximum
+     * runs, a row may bring a product and an exp2 besides; the arguments add up to the spread. */
+    double rows = (last - first + 1) * (ref_keeps_running(type) ? 4.0 : 1.0);
+    double units = 2 * (3 * fmin(spread, 90) + 4 + rows) + 2;
     return ref_range_round(ref_range_of(top / sum), units, size / sum);
 }
 

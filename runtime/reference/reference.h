@@ -46,6 +46,7 @@ struct ref_type {
     bool overlap;
     enum ref_dtype input, state; /* of latents, values and scores; of the tails */
     bool kv_norm, ape_on_write, round_before_norm, round_before_rope, hadamard;
+    bool online; /* compressors without overlap keep a running softmax */
     float norm_eps;
 };
 
@@ -152,6 +153,35 @@ struct ref_swa_write_paged {
 
 void ref_swa_write_paged(const struct ref_type *type, const struct ref_swa_write_paged *args);
 
+/* ---- the running softmax of compressors without overlap (running.c) ---- */
+
+/*
+ * Per channel of a group that is not complete: the largest score, the sum of the weights and the
+ * weighted sum of the values, f32[dim] a slot each. Before a group's first token it is -infinity, 0
+ * and 0 whatever the slot holds. A token, with z its score plus ape and v its value, joins so:
+ *   z > most:  c = exp2((most - z) * log2e); sum = sum * c + 1; total = total * c + v; most = z
+ *   else:      w = exp2((z - most) * log2e), 0 for most if that is -infinity;
+ *              sum = sum + w; total = total + w * v
+ */
+struct ref_running {
+    struct ref_batch batch; /* positions is not read */
+    uint32_t dim;
+    const uint8_t *kv, *score; /* [tokens][dim] of type->input */
+    uint64_t kv_stride, score_stride;
+    const float *ape; /* [ratio][dim] */
+    struct ref_array most, sum, total;
+};
+
+/* Whether a type's compressors keep one. */
+bool ref_keeps_running(const struct ref_type *type);
+
+/* The weighted means of the group that token t completes; the state is read. */
+void ref_running_pool(const struct ref_type *type, const struct ref_running *in, uint32_t t,
+                      float *pooled);
+/* The state after the last token of each request, and the tail length. */
+void ref_running_append(const struct ref_type *type, const struct ref_running *in,
+                        struct ref_array len);
+
 /* ---- tail_append (tail_append.c) ---- */
 
 /* Rows of a tail ring: what a group and its predecessor may need, and the drafts. */
@@ -167,9 +197,10 @@ struct ref_tail_append {
     uint32_t dim;
     const uint8_t *kv, *score; /* [tokens][columns] of type->input */
     uint64_t kv_stride, score_stride;
-    const float *ape;                /* [ratio][columns]; read only with ape_on_write */
-    struct ref_array ka, za, kb, zb; /* [tail ring][dim] of type->state a slot */
-    struct ref_array len;            /* int32 a slot */
+    const float *ape; /* [ratio][columns]; read only with ape_on_write or a running softmax */
+    struct ref_array ka, za, kb, zb;   /* [tail ring][dim] of type->state a slot */
+    struct ref_array most, sum, total; /* instead of these: the running softmax */
+    struct ref_array len;              /* int32 a slot */
 };
 
 void ref_tail_append(const struct ref_type *type, const struct ref_tail_append *args);
@@ -194,8 +225,9 @@ struct ref_compress {
     const int32_t *write_from;  /* [requests]: entries that complete below it are not written */
     const int32_t *block_table; /* [requests][table_stride]: pages; outside [0, pages): skipped */
     uint32_t pages, table_stride;
-    struct ref_array ka, za, kb, zb; /* tails, read */
-    struct ref_place place;          /* pages of block / ratio rows, written */
+    struct ref_array ka, za, kb, zb;   /* tails, read */
+    struct ref_array most, sum, total; /* instead of these: the running softmax */
+    struct ref_place place;            /* pages of block / ratio rows, written */
 };
 
 void ref_compress(const struct ref_type *type, const struct ref_compress *args);

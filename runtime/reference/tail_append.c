@@ -42,6 +42,13 @@ static void append(const struct ref_type *type, const struct ref_tail_append *ar
 }
 
 void ref_tail_append(const struct ref_type *type, const struct ref_tail_append *args) {
+    if (ref_keeps_running(type)) {
+        const struct ref_running running = {
+            args->batch,        args->dim, args->kv,   args->score, args->kv_stride,
+            args->score_stride, args->ape, args->most, args->sum,   args->total};
+        ref_running_append(type, &running, args->len);
+        return;
+    }
     for (uint32_t t = 0; t < args->batch.tokens; t++) {
         int32_t request, slot;
         if (!ref_survives(&args->batch, t, ref_tail_ring(type), &request, &slot)) continue;

@@ -7,7 +7,7 @@
  *   decode_texts.c  the requests' tokens, and a store of outputs
  *   decode_serve.c  a small scheduler: chunks, drafts, preemption, forks
  *   decode_dense.c  the dense reference over full histories
- *   decode_schedule.c  the same under another of the executor's schedules, in a second process
+ *   decode_jobs.c   ways of serving that are compared as a whole, in processes of their own
  *   decode_flash.c  a long context at true geometry
  */
 #ifndef KVF_TOOL_DECODE_H
@@ -23,7 +23,9 @@ enum { DECODE_TEXTS = 6, DECODE_FORK = DECODE_TEXTS - 1, DECODE_LIVE = 4 };
 struct decode_text {
     int32_t *ids;
     uint32_t count, prompt;
-    uint32_t arrival; /* step */
+    uint32_t given;        /* tokens behind the prompt that are known to whoever drafts them */
+    uint32_t from, shared; /* the first tokens are those of another text */
+    uint32_t arrival;      /* step */
 };
 
 /* Outputs of every token and driven layer, and what an indexer chose. */
@@ -39,21 +41,22 @@ struct decode_store {
 
 /* One line of the table. */
 struct decode_line {
-    const char *name;
     uint64_t tokens, bytes, differ; /* tokens compared; those that differ */
     uint64_t layers;
-    char first[96]; /* where the first difference is */
+    bool impossible; /* under this model */
+    char first[96];  /* where the first difference is */
 };
 
 /* What a token of a serving run went through. */
 enum decode_way {
     DECODE_CHUNKS,    /* a chunk of a prompt */
     DECODE_STEPS,     /* a decode step that reads the window's place itself */
+    DECODE_GRAPH,     /* a decode step that was a graph's replay */
     DECODE_BATCH,     /* together with other requests */
     DECODE_RESUMED,   /* after a prefix that was cached */
     DECODE_PREEMPTED, /* after the request had been preempted */
-    DECODE_FORKED,    /* after a fork */
-    DECODE_LENT,      /* on memory that had served in another role */
+    DECODE_FORKED,    /* after a fork: the child's, and its parent's */
+    DECODE_LENT,      /* reading memory that had served in another role */
     DECODE_ALL,
     DECODE_WAYS
 };
@@ -62,7 +65,7 @@ struct decode_run {
     struct decode_line ways[DECODE_WAYS];
     uint32_t steps, preempted, rejected, forks;
     uint64_t hit_tokens, launches, saved, restored;
-    uint32_t role_changes;
+    uint32_t role_changes, replays;
     kvf_pool_stats stats;
 };
 
@@ -90,34 +93,61 @@ void decode_keep(struct decode *decode, const struct step *step, uint32_t token,
 uint64_t decode_compare(const struct decode *decode, const struct step *step, uint32_t token,
                         uint32_t text, uint32_t position, int *layer);
 
-/* Serve all texts under the options (pool options are completed); false if something broke. */
+/* What to serve: so many rounds, each in another order; all texts, or four of them. */
+struct decode_load {
+    uint32_t rounds;
+    bool four;
+};
+/* Serve under the options (pool options are completed); false if something broke. */
 bool decode_serve(struct decode *decode, const struct step_options *options,
-                  struct decode_run *out);
+                  struct decode_load load, struct decode_run *out);
 
-/* On the arena: what the longest text needs alone, or `roomy`: hardly a preemption. */
-bool decode_serve_elastic(struct decode *decode, bool roomy, bool permute, struct decode_run *out);
+/* On the arena: `more` chunks beyond what the longest text needs alone. */
+bool decode_serve_elastic(struct decode *decode, uint32_t more, bool permute,
+                          struct decode_load load, struct decode_run *out);
+
+/* ---- ways of serving that are compared as a whole ---- */
+
+enum decode_job { DECODE_PERMUTED, DECODE_STATIC, DECODE_SHARED, DECODE_SCHEDULED, DECODE_JOBS };
+enum { DECODE_WORKERS = 2 };
+
+/* False if it broke; `impossible` if the row format does not allow it. */
+bool decode_job_run(struct decode *decode, enum decode_job job, struct decode_line *out);
 
 /*
- * A process that waits for the store and then serves under another schedule of the executor. It
- * must be started before any driver is loaded: the executor reads its seed once.
+ * A process that waits for the store and then runs its jobs beside the others. It must be started
+ * before any driver is loaded: the executor reads its seed once.
  */
-struct decode_schedule {
+struct decode_worker {
     int pid, go, result;
+    const enum decode_job *jobs;
+    uint32_t job_count;
+};
+struct decode_workers {
+    struct decode_worker list[DECODE_WORKERS];
     FILE *store;
 };
-bool decode_schedule_start(const struct options *options, const char *seed,
-                           struct decode_schedule *out);
-bool decode_schedule_finish(const struct decode *decode, struct decode_schedule *schedule,
-                            struct decode_line *out);
-/* End it without a run. */
-void decode_schedule_stop(struct decode_schedule *schedule);
+bool decode_workers_start(const struct options *options, struct decode_workers *out);
+bool decode_workers_go(const struct decode *decode, struct decode_workers *workers);
+/* Wait for all lines. */
+bool decode_workers_finish(struct decode_workers *workers, struct decode_line lines[DECODE_JOBS]);
+/* End those that were never told to go, and wait for the others. */
+void decode_workers_stop(struct decode_workers *workers);
 
-/* Against the dense reference: every `stride`th token of each text. */
+/*
+ * Against the dense reference: how many numbers lie outside its bound, and whether the differences
+ * have the size that roundings have (1; more than DECODE_DENSE_SIZE is something else).
+ */
+#define DECODE_DENSE_SIZE 1.1
 struct decode_dense {
     uint64_t tokens, numbers, outside, selections, bad_selections;
-    double worst;         /* the largest difference over its bound */
-    double mean, largest; /* bounds */
+    double worst;   /* the largest difference over its bound */
+    double mean;    /* of the bounds, summed */
+    double squares; /* of the differences over their expected size, summed */
 };
+void decode_dense_add(struct decode_dense *sum, const struct decode_dense *part);
+double decode_dense_size(const struct decode_dense *dense);
+bool decode_dense_holds(const struct decode_dense *dense);
 bool decode_check_dense(struct decode *decode, struct decode_dense *out);
 
 /* The dense side of one layer: prepare rows of positions 0..count-1, then ask for tokens. */

@@ -18,7 +18,7 @@ struct decode_history {
     uint8_t *inputs[STEP_INPUTS];
     uint64_t stride[STEP_INPUTS];
     struct ref_range *window, *entries, *keys, *scores;
-    double *value, *radius;
+    struct ref_dense_result result;
 };
 
 static uint32_t weight_count(const struct decode_history *h, enum step_weight weight) {
@@ -104,9 +104,11 @@ static bool make_all(struct decode_history *h, struct session *session, uint32_t
     h->entries = malloc((entries + 1) * dim * sizeof *h->entries);
     h->keys = malloc((entries + 1) * (h->info.indexer_dim + 1) * sizeof *h->keys);
     h->scores = malloc((entries + 1) * sizeof *h->scores);
-    h->value = malloc(outputs * sizeof *h->value);
-    h->radius = malloc(outputs * sizeof *h->radius);
-    if (!h->rope || !h->window || !h->entries || !h->keys || !h->scores || !h->value || !h->radius)
+    h->result.value = malloc(outputs * sizeof(double));
+    h->result.radius = malloc(outputs * sizeof(double));
+    h->result.noise = malloc(outputs * sizeof(double));
+    if (!h->rope || !h->window || !h->entries || !h->keys || !h->scores || !h->result.value ||
+        !h->result.radius || !h->result.noise)
         return false;
     if (kvf_rope_table(session->bundle, type, h->count, h->rope, &error))
         return session_fail("rope table", &error);
@@ -146,8 +148,9 @@ void decode_history_close(struct decode_history *h) {
     free(h->entries);
     free(h->keys);
     free(h->scores);
-    free(h->value);
-    free(h->radius);
+    free(h->result.value);
+    free(h->result.radius);
+    free(h->result.noise);
     free(h);
 }
 
@@ -198,17 +201,38 @@ void decode_history_check(struct decode_history *h, uint32_t position, const uin
         return;
     }
     step_input_row(STEP_QUERY, h->layer, h->ids[position], position, REF_BFLOAT, numbers, q);
-    ref_dense_attention(&h->type, &dense, position, q, chosen, chosen_count, h->value, h->radius);
+    ref_dense_attention(&h->type, &dense, position, q, chosen, chosen_count, &h->result);
     free(q);
     for (uint32_t i = 0; i < numbers; i++) {
         uint16_t bits;
         memcpy(&bits, output + 2 * (size_t)i, 2);
-        double off = fabs((double)ref_bf16_value(bits) - h->value[i]);
-        out->outside += !(off <= h->radius[i]);
-        if (h->radius[i] > 0) out->worst = fmax(out->worst, off / h->radius[i]);
-        out->largest = fmax(out->largest, h->radius[i]);
-        out->mean += h->radius[i];
+        double radius = h->result.radius[i], noise = h->result.noise[i];
+        double off = fabs((double)ref_bf16_value(bits) - h->result.value[i]);
+        out->outside += !(off <= radius);
+        if (radius > 0) out->worst = fmax(out->worst, off / radius);
+        out->mean += radius;
+        if (noise > 0) out->squares += off * off / (noise * noise);
     }
+}
+
+void decode_dense_add(struct decode_dense *sum, const struct decode_dense *part) {
+    sum->tokens += part->tokens;
+    sum->numbers += part->numbers;
+    sum->outside += part->outside;
+    sum->selections += part->selections;
+    sum->bad_selections += part->bad_selections;
+    sum->worst = fmax(sum->worst, part->worst);
+    sum->mean += part->mean;
+    sum->squares += part->squares;
+}
+
+bool decode_dense_holds(const struct decode_dense *dense) {
+    return dense->tokens && !dense->outside && !dense->bad_selections &&
+           decode_dense_size(dense) < DECODE_DENSE_SIZE;
+}
+
+double decode_dense_size(const struct decode_dense *dense) {
+    return dense->numbers ? sqrt(dense->squares / (double)dense->numbers) : 0;
 }
 
 /* Positions that stand at the edges of groups, blocks and windows, and every 67th. */
@@ -238,6 +262,5 @@ bool decode_check_dense(struct decode *decode, struct decode_dense *out) {
             }
             decode_history_close(h);
         }
-    out->mean /= out->numbers ? (double)out->numbers : 1;
     return true;
 }

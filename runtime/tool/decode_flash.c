@@ -39,7 +39,7 @@ static bool begin(struct flash *f, struct step_request *request) {
     kvf_error error;
     if (kvf_sequence_admit(f->step.pool, f->ids, LENGTH, CHUNK, &admission, &error))
         return session_fail("admit", &error);
-    *request = (struct step_request){admission.sequence, true, admission.restore};
+    *request = (struct step_request){admission.sequence, true, admission.restore, 0};
     for (uint32_t at = 0; at < FILLED; at += CHUNK)
         if (!advance(f, request, at, CHUNK, false)) return false;
     return true;
@@ -87,6 +87,7 @@ static bool dense(struct flash *f) {
     for (uint32_t l = 0; l < f->step.layers; l++) {
         const struct step_layer *layer = &f->step.layer[l];
         struct decode_dense d = {0};
+        char name[64];
         struct decode_history *h = decode_history_open(f->session, layer->layer, f->ids, LENGTH);
         if (!h) return false;
         for (uint32_t i = 0; i < QUERIES; i++)
@@ -94,11 +95,13 @@ static bool dense(struct flash *f) {
                                  f->chosen[l] + i * (size_t)layer->type->info.indexer_topk,
                                  (uint32_t)f->counts[l][i], &d);
         decode_history_close(h);
-        bool holds = d.tokens == QUERIES && !d.outside && !d.bad_selections;
-        printf("%-4s %u queries behind %u tokens, dense reference: %s (%.2f of the bound at most; "
-               "bound %.1e on average)\n",
-               layer->type->info.name, QUERIES, FILLED, holds ? "holds" : "FAILED", d.worst,
-               d.mean / (double)d.numbers);
+        bool holds = d.tokens == QUERIES && decode_dense_holds(&d);
+        snprintf(name, sizeof name, "%s, %u behind %u tokens: dense float64",
+                 layer->type->info.name, QUERIES, FILLED);
+        printf("%-44s %7u %6u %12" PRIu64 "  %s (differences %.2f of a rounding's; %.2f of the "
+               "bound at most)\n",
+               name, QUERIES, 1, 2 * d.numbers, holds ? "holds" : "FAILED", decode_dense_size(&d),
+               d.worst);
         fflush(stdout);
         good = good && holds;
     }
@@ -122,8 +125,8 @@ bool decode_flash(struct session *session) {
     bool good =
         step_open(session, &options, &f->step) && decode_steps(f) && dense(f) && one_chunk(f);
     if (good) {
-        printf("decode steps = one chunk: %" PRIu64 " bytes, %s\n", f->bytes,
-               f->differ ? "DIFFERS" : "equal");
+        printf("%-44s %7u %6u %12" PRIu64 "  %s\n", "decode steps = one chunk", QUERIES,
+               f->step.layers, f->bytes, f->differ ? "DIFFERS" : "equal");
         good = !f->differ;
     }
     for (uint32_t l = 0; l < STEP_LAYERS; l++) {

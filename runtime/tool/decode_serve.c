@@ -27,7 +27,9 @@ struct serve {
     bool waiting[DECODE_TEXTS], preempted[DECODE_TEXTS], may_fork, done[DECODE_TEXTS];
     uint32_t known[DECODE_TEXTS]; /* tokens a preempted request comes back with */
     bool planned;                 /* the preemption by plan has happened */
-    int32_t *ids;                 /* of the step */
+    struct decode_load load;
+    uint32_t round, round_start; /* the step with which the round began */
+    int32_t *ids;                /* of the step */
 };
 
 static const uint32_t chunk_sizes[] = {37, 61, 3, 128, 90, 1, 45};
@@ -58,7 +60,7 @@ static bool preempt(struct serve *s, uint32_t at) {
 /* A preempted request comes back with all tokens it knew. */
 static bool admit(struct serve *s, uint32_t index, bool *admitted) {
     const struct decode_text *text = &s->decode->texts[index];
-    uint32_t known = s->preempted[index] ? s->known[index] : text->prompt;
+    uint32_t known = s->preempted[index] ? s->known[index] : text->prompt + text->given;
     kvf_admission admission;
     kvf_error error;
     *admitted = false;
@@ -79,10 +81,12 @@ static bool admit(struct serve *s, uint32_t index, bool *admitted) {
     return true;
 }
 
+/* Every round begins with another text. */
 static bool admit_all(struct serve *s) {
-    for (uint32_t i = 0; i < DECODE_TEXTS; i++) {
+    for (uint32_t k = 0; k < DECODE_TEXTS; k++) {
         bool admitted = true;
-        uint32_t arrival = s->decode->texts[i].arrival;
+        uint32_t i = (k + 2 * s->round) % DECODE_TEXTS;
+        uint32_t arrival = s->round_start + s->decode->texts[i].arrival;
         if (!s->waiting[i] || s->count == DECODE_LIVE) continue;
         if (s->run->steps < arrival && s->count) continue;
         if (!admit(s, i, &admitted)) return false;
@@ -135,14 +139,18 @@ static bool fork_one(struct serve *s, uint32_t index) {
         if (!preempt(s, s->live[last].text == parent.text ? last - 1 : last)) return false;
     }
     s->run->forks++;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->live[i].text == parent.text) s->live[i].forked = true;
     add_child(s, &parent, fork.sequence);
     return step_copy_pages(&s->step, fork.copies, fork.count);
 }
 
 /* ---- a step ---- */
 
-/* Is draft number `i` of a step right? Twice in three. */
-static bool draft_is_right(const struct live *at, uint32_t i) {
+/* Is draft number `i` of a step right? Twice in three; always where the tokens are given. */
+static bool draft_is_right(const struct serve *s, const struct live *at, uint32_t i) {
+    const struct decode_text *text = text_of(s, at);
+    if (at->computed + i < text->prompt + text->given) return true;
     return (at->known * 7 + i * 5 + at->text) % 3 != 0;
 }
 
@@ -185,7 +193,7 @@ static void fill_ids(const struct serve *s, struct live *at, int32_t *ids) {
     at->accepted = 0;
     for (uint32_t i = 0; i < at->take; i++) {
         uint32_t position = at->computed + i;
-        bool right = position < at->known || draft_is_right(at, i);
+        bool right = position < at->known || draft_is_right(s, at, i);
         ids[i] = right ? text->ids[position] : 1 + (text->ids[position] + 7919) % 129280;
         if (right && at->accepted == i) at->accepted = i + 1;
     }
@@ -212,6 +220,7 @@ static void compare(struct serve *s, const struct live *at, uint32_t row, uint32
         const bool ways[DECODE_WAYS] = {
             [DECODE_CHUNKS] = !at->decodes,
             [DECODE_STEPS] = !s->step.longer,
+            [DECODE_GRAPH] = s->step.replayed,
             [DECODE_BATCH] = s->step.requests > 1,
             [DECODE_RESUMED] = at->resumed,
             [DECODE_PREEMPTED] = at->preempted,
@@ -299,7 +308,7 @@ static bool step_once(struct serve *s) {
         if (!choose(s, &s->live[i]) || !prepare(s, i)) return false;
     for (uint32_t i = 0; i < s->count; i++) {
         struct live *live = &s->live[i];
-        requests[i] = (struct step_request){live->sequence, live->fresh, live->restore};
+        requests[i] = (struct step_request){live->sequence, live->fresh, live->restore, 0};
         fill_ids(s, live, s->ids + at);
         at += live->take;
     }
@@ -322,7 +331,21 @@ static bool finished(const struct serve *s) {
     return true;
 }
 
-static bool loop(struct serve *s) {
+static void begin_round(struct serve *s, uint32_t round) {
+    s->round = round;
+    s->round_start = s->run->steps;
+    s->planned = false;
+    s->may_fork = s->step.options.pool.policy == KVF_POLICY_ELASTIC;
+    for (uint32_t i = 0; i < DECODE_TEXTS; i++) {
+        s->waiting[i] = i != DECODE_FORK || !s->may_fork;
+        s->done[i] = s->load.four && (i == 1 || i == 4);
+        s->waiting[i] = s->waiting[i] && !s->done[i];
+        s->preempted[i] = false;
+    }
+}
+
+static bool serve_round(struct serve *s, uint32_t round) {
+    begin_round(s, round);
     for (uint32_t limit = 0; !finished(s) && limit < 2000; limit++) {
         if (!admit_all(s)) return false;
         if (!s->count) continue;
@@ -334,7 +357,7 @@ static bool loop(struct serve *s) {
 }
 
 bool decode_serve(struct decode *decode, const struct step_options *options,
-                  struct decode_run *out) {
+                  struct decode_load load, struct decode_run *out) {
     static const uint32_t most = 4 * 128;
     struct serve *s = calloc(1, sizeof *s);
     struct step_options complete = *options;
@@ -347,16 +370,16 @@ bool decode_serve(struct decode *decode, const struct step_options *options,
     complete.batch_tokens = most;
     s->decode = decode;
     s->run = out;
-    for (uint32_t i = 0; i < DECODE_TEXTS; i++) s->waiting[i] = true;
-    s->may_fork = options->pool.policy == KVF_POLICY_ELASTIC;
-    s->waiting[DECODE_FORK] = !s->may_fork;
+    s->load = load;
     s->ids = calloc(most, sizeof *s->ids);
-    bool good = s->ids && step_open(decode->session, &complete, &s->step) && loop(s);
+    bool good = s->ids && step_open(decode->session, &complete, &s->step);
+    for (uint32_t round = 0; good && round < load.rounds; round++) good = serve_round(s, round);
     good = good && !kvf_pool_get_stats(s->step.pool, &out->stats, &error);
     out->launches = s->step.launches;
     out->saved = s->step.saved;
     out->restored = s->step.restored;
     out->role_changes = s->step.role_changes;
+    out->replays = s->step.replays;
     step_close(&s->step);
     free(s->ids);
     free(s);

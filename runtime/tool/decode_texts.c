@@ -6,18 +6,18 @@
 #include <string.h>
 
 /*
- * How each text begins (the first `shared` tokens are those of text `from`), its prompt and its
- * answer, in tokens beyond whole blocks: {blocks, rest}.
+ * How each text begins (the first `shared` tokens are those of text `from`), its prompt, in tokens
+ * beyond whole blocks: {blocks, rest}; what is given later, and its answer.
  */
 static const struct plan {
-    uint32_t from, shared_blocks, shared, prompt_blocks, prompt, answer, arrival;
+    uint32_t from, shared_blocks, shared, prompt_blocks, prompt, given, answer, arrival;
 } plans[DECODE_TEXTS] = {
-    {0, 0, 0, 2, 34, 20, 0},  /* the first one */
-    {0, 1, 72, 2, 14, 16, 3}, /* leaves it inside the second block */
-    {0, 2, 14, 2, 44, 14, 8}, /* shares all of its whole blocks */
-    {0, 1, 12, 1, 22, 30, 9}, /* shares the first block */
-    {0, 2, 54, 2, 84, 8, 16}, /* its next turn: prompt and answer, and more */
-    {3, 1, 37, 1, 37, 12, 0}, /* forked off the fourth while that one decodes */
+    {0, 0, 0, 2, 34, 0, 20, 0},    /* the first one */
+    {0, 1, 72, 2, 14, 0, 16, 3},   /* leaves it inside the second block */
+    {0, 2, 14, 2, 44, 0, 14, 8},   /* shares all of its whole blocks */
+    {0, 1, 12, 1, 22, 0, 30, 9},   /* shares the first block */
+    {0, 2, 54, 2, 84, 0, 8, 16},   /* its next turn: prompt and answer, and more */
+    {3, 1, 37, 1, 37, 120, 22, 0}, /* forked off the fourth while that one decodes */
 };
 
 static int32_t token_id(uint64_t seed, uint32_t text, uint32_t position) {
@@ -34,8 +34,11 @@ bool decode_texts(struct decode *decode, uint64_t seed) {
         const struct plan *plan = &plans[i];
         uint32_t shared = plan->shared_blocks * block + plan->shared;
         text->prompt = plan->prompt_blocks * block + plan->prompt;
-        text->count = text->prompt + plan->answer;
+        text->given = plan->given;
+        text->count = text->prompt + plan->given + plan->answer;
         text->arrival = plan->arrival;
+        text->from = plan->from;
+        text->shared = shared;
         text->ids = malloc(text->count * sizeof *text->ids);
         if (!text->ids) return false;
         for (uint32_t p = 0; p < text->count; p++)
@@ -162,6 +165,21 @@ bool decode_read(struct decode *decode, FILE *file) {
 
 /* ---- every text alone ---- */
 
+/* A token that two texts share, and all before it: what was kept for the one stands for the other.
+ */
+static void keep_shared(struct decode *decode, uint32_t index) {
+    struct decode_store *store = &decode->store;
+    const struct decode_text *text = &decode->texts[index];
+    size_t from = store->first[text->from], to = store->first[index], count = text->shared;
+    memcpy(record(store, index, 0), record(store, text->from, 0),
+           count * store->offset[store->layers]);
+    for (uint32_t l = 0; l < store->layers; l++) {
+        size_t topk = store->topk[l];
+        memcpy(store->chosen_count[l] + to, store->chosen_count[l] + from, 4 * count);
+        memcpy(store->chosen[l] + to * topk, store->chosen[l] + from * topk, 4 * count * topk);
+    }
+}
+
 static bool compute_whole(struct decode *decode, struct step *step, uint32_t index) {
     const struct decode_text *text = &decode->texts[index];
     kvf_admission admission;
@@ -169,9 +187,10 @@ static bool compute_whole(struct decode *decode, struct step *step, uint32_t ind
     if (kvf_sequence_admit(step->pool, text->ids, text->count, text->count, &admission, &error) ||
         kvf_sequence_prepare(step->pool, admission.sequence, text->count, &error))
         return session_fail("one chunk", &error);
-    struct step_request request = {admission.sequence, true, admission.restore};
+    struct step_request request = {admission.sequence, true, admission.restore, text->shared};
     if (!step_forward(step, &request, 1, text->ids, true)) return false;
-    for (uint32_t p = 0; p < text->count; p++) decode_keep(decode, step, p, index, p);
+    for (uint32_t p = text->shared; p < text->count; p++) decode_keep(decode, step, p, index, p);
+    keep_shared(decode, index);
     if (kvf_sequence_commit(step->pool, admission.sequence, text->count, NULL, 0, &error) ||
         kvf_sequence_release(step->pool, admission.sequence, &error))
         return session_fail("one chunk", &error);

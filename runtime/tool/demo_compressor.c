@@ -96,7 +96,7 @@ struct inputs {
 };
 
 struct tails {
-    struct ref_array ka, za, kb, zb, len;
+    struct ref_array ka, za, kb, zb, most, sum, total, len;
 };
 
 static void set_inputs(struct call *call, const struct inputs *inputs) {
@@ -112,11 +112,9 @@ static bool bind_tails(struct demo *demo, struct call *call, uint32_t type, bool
     const struct {
         const char *name;
         struct ref_array *array;
-    } arrays[] = {{"tail_ka", &out->ka},
-                  {"tail_za", &out->za},
-                  {"tail_kb", &out->kb},
-                  {"tail_zb", &out->zb},
-                  {"tail_len", &out->len}};
+    } arrays[] = {{"tail_ka", &out->ka},     {"tail_za", &out->za},    {"tail_kb", &out->kb},
+                  {"tail_zb", &out->zb},     {"tail_max", &out->most}, {"tail_sum", &out->sum},
+                  {"tail_acc", &out->total}, {"tail_len", &out->len}};
     char name[32];
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         snprintf(name, sizeof name, "%s%s", index ? "idx_" : "", arrays[i].name);
@@ -176,6 +174,7 @@ static bool compress(struct demo *demo, uint32_t type, bool index, uint32_t n,
         !demo_launch(demo, kernel, step))
         return false;
     args.ka = tails.ka, args.za = tails.za, args.kb = tails.kb, args.zb = tails.zb;
+    args.most = tails.most, args.sum = tails.sum, args.total = tails.total;
     ref_compress(&at->rules, &args);
     return true;
 }
@@ -188,7 +187,8 @@ static bool tail_append(struct demo *demo, uint32_t type, bool index, uint32_t n
     struct tails tails = {0};
     if (!kernel->present) return true;
     set_inputs(&kernel->call, inputs);
-    if (at->rules.ape_on_write) call_set(&kernel->call, "ape", buffer_address(&compressor->ape));
+    if (call_has(&kernel->call, "ape"))
+        call_set(&kernel->call, "ape", buffer_address(&compressor->ape));
     if (!bind_tails(demo, &kernel->call, type, index, at->layers[n], &tails) ||
         !demo_launch(demo, kernel, step))
         return false;
@@ -204,6 +204,9 @@ static bool tail_append(struct demo *demo, uint32_t type, bool index, uint32_t n
         .za = tails.za,
         .kb = tails.kb,
         .zb = tails.zb,
+        .most = tails.most,
+        .sum = tails.sum,
+        .total = tails.total,
         .len = tails.len,
     };
     ref_tail_append(&at->rules, &args);

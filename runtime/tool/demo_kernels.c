@@ -131,7 +131,11 @@ bool demo_swa_write(struct demo *demo, uint32_t type, uint32_t n, const struct d
 static const struct {
     const char *name;
     int32_t value;
-} resettable[] = {{"swa_pos", -1}, {"swa_head", 0}, {"tail_len", 0}, {"idx_tail_len", 0}};
+} resettable[] = {{"swa_pos", -1},     {"swa_head", 0},
+                  {"tail_len", 0},     {"idx_tail_len", 0},
+                  {"tail_max", 0},     {"tail_sum", 0},
+                  {"tail_acc", 0},     /* f32, all bits zero */ {"idx_tail_max", 0},
+                  {"idx_tail_sum", 0}, {"idx_tail_acc", 0}};
 
 #define RESETTABLE (sizeof resettable / sizeof *resettable)
 

@@ -15,6 +15,7 @@ static const struct command {
     {"verify", tool_verify, "run every kernel and compare it with its reference, bit for bit"},
     {"plan", tool_plan, "say how many requests and tokens a memory holds"},
     {"profile", tool_profile, "count what every kernel does, and estimate its time on a chip"},
+    {"bench", tool_bench, "measure every kernel's time, beside the device's own rates"},
     {"demo", tool_demo, "serve prompts and decode steps through a state cache, and prove it"},
     {"decode", tool_decode, "run whole steps on the pool in many ways: all give the same bits"},
 };

@@ -7,10 +7,11 @@
 #include <string.h>
 
 /* Every array a state cache may have; the window's planes are added by name of plane. */
-static const char *const names[] = {"swa_fp8",     "swa_rope",    "swa_inv",     "swa_rows",
-                                    "swa_pos",     "swa_head",    "tail_ka",     "tail_za",
-                                    "tail_kb",     "tail_zb",     "tail_len",    "idx_tail_ka",
-                                    "idx_tail_za", "idx_tail_kb", "idx_tail_zb", "idx_tail_len"};
+static const char *const names[] = {
+    "swa_fp8",     "swa_rope",     "swa_inv",      "swa_rows",     "swa_pos",  "swa_head",
+    "tail_ka",     "tail_za",      "tail_kb",      "tail_zb",      "tail_len", "idx_tail_ka",
+    "idx_tail_za", "idx_tail_kb",  "idx_tail_zb",  "idx_tail_len", "tail_max", "tail_sum",
+    "tail_acc",    "idx_tail_max", "idx_tail_sum", "idx_tail_acc"};
 
 #define NAMES (sizeof names / sizeof *names)
 

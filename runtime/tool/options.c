@@ -19,6 +19,9 @@ static const struct row {
     {'t', "type", "NAME,...", "only these layer types"},
     {'g', "target", "NAME", "force the modules of this target (sm_90)"},
     {'n', "schedules", "N", "repeat in N orders of blocks and warps (the executor's)"},
+    {'q', "requests", "N", "requests of a decode batch; a prefill batch has an eighth"},
+    {'l', "launches", "N", "samples of which the median is taken (at most 1000)"},
+    {'j', "json", "FILE", "write the results to FILE as well"},
     {'r', "report", "FILE", "what `kvforge build --report` wrote: times and registers"},
 };
 
@@ -61,6 +64,9 @@ static bool take(struct options *out, int letter, const char *text) {
     case 'd': return parse_driver(text, &out->driver);
     case 's': return parse_number(text, &out->seed);
     case 'n': return parse_number(text, &out->schedules) && out->schedules <= 10000;
+    case 'q': return parse_number(text, &out->requests) && out->requests - 1 < 512;
+    case 'l': return parse_number(text, &out->launches) && out->launches - 1 < 1000;
+    case 'j': out->json = text; return true;
     case 'k': out->kernel = text; return true;
     case 't': out->type = text; return true;
     case 'g': out->target = text; return true;
@@ -102,4 +108,11 @@ int options_parse(int argc, char **argv, const char *accepts, const char *about,
                 optind == argc ? "a bundle is missing" : "one bundle is enough");
     help(stderr, argv[0], accepts, about);
     return TOOL_USAGE;
+}
+
+bool options_name(const char *filter, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = filter; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
+    return !filter;
 }

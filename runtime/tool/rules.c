@@ -33,6 +33,7 @@ static void read_rules(json_t *model, struct rules *out) {
         .round_before_norm = flag(model, "round_before_norm"),
         .round_before_rope = flag(model, "round_before_rope"),
         .hadamard = flag(model, "hadamard"),
+        .online = flag(model, "online"),
         .norm_eps = (float)json_number_value(json_object_get(model, "norm_eps")),
     };
 }
@@ -116,5 +117,12 @@ bool rules_of_type(const struct rules *rules, const kvf_type_info *info, struct 
     if (out->format != REF_FORMATS) return true;
     fprintf(stderr, "kvforge-run: layer type %s: there is no reference for row format %s\n",
             info->name, info->format);
+    return false;
+}
+
+bool rules_seen_before(const struct rules *rules, size_t index) {
+    const struct rules_kernel *list = rules->kernels, *at = &list[index];
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp(list[i].type, at->type) && !strcmp(list[i].name, at->name)) return true;
     return false;
 }

@@ -37,4 +37,7 @@ enum ref_format rules_index_format(const struct rules *rules, const char *type);
 /* The reference's view of a layer type; false with a message if its format is unknown. */
 bool rules_of_type(const struct rules *rules, const kvf_type_info *info, struct ref_type *out);
 
+/* A bundle may hold a kernel once for each target: whether an earlier one is the same kernel. */
+bool rules_seen_before(const struct rules *rules, size_t index);
+
 #endif

@@ -11,8 +11,7 @@ bool session_fail(const char *what, const kvf_error *error) {
     return false;
 }
 
-/* A driver call of our own that failed. */
-static bool driver_good(struct session *session, CUresult code, const char *call) {
+bool session_good(struct session *session, CUresult code, const char *call) {
     kvf_error error;
     if (code == CUDA_SUCCESS) return true;
     memset(&error, 0, sizeof error);
@@ -31,11 +30,11 @@ static bool has_copies(const kvf_driver *driver) {
 static bool hold_context(struct session *session) {
     kvf_driver *driver = session->driver;
     CUcontext context;
-    if (!driver_good(session, driver->cuDevicePrimaryCtxRetain(&context, 0),
-                     "cuDevicePrimaryCtxRetain"))
+    if (!session_good(session, driver->cuDevicePrimaryCtxRetain(&context, 0),
+                      "cuDevicePrimaryCtxRetain"))
         return false;
     session->context_held = 1;
-    return driver_good(session, driver->cuCtxPushCurrent_v2(context), "cuCtxPushCurrent");
+    return session_good(session, driver->cuCtxPushCurrent_v2(context), "cuCtxPushCurrent");
 }
 
 static void say(const struct session *session) {
@@ -82,7 +81,7 @@ void session_close(struct session *session) {
 }
 
 bool session_alloc(struct session *session, size_t bytes, kvf_address *out) {
-    return driver_good(session, session->driver->cuMemAlloc_v2(out, bytes), "cuMemAlloc");
+    return session_good(session, session->driver->cuMemAlloc_v2(out, bytes), "cuMemAlloc");
 }
 
 void session_free(struct session *session, kvf_address address) {
@@ -92,16 +91,16 @@ void session_free(struct session *session, kvf_address address) {
 
 bool session_upload(struct session *session, kvf_address to, const void *from, size_t bytes) {
     if (!bytes) return true;
-    return driver_good(session, session->driver->cuMemcpyHtoD_v2(to, from, bytes), "cuMemcpyHtoD");
+    return session_good(session, session->driver->cuMemcpyHtoD_v2(to, from, bytes), "cuMemcpyHtoD");
 }
 
 bool session_download(struct session *session, void *to, kvf_address from, size_t bytes) {
     if (!bytes) return true;
-    return driver_good(session, session->driver->cuMemcpyDtoH_v2(to, from, bytes), "cuMemcpyDtoH");
+    return session_good(session, session->driver->cuMemcpyDtoH_v2(to, from, bytes), "cuMemcpyDtoH");
 }
 
 bool session_wait(struct session *session) {
-    return driver_good(session, session->driver->cuCtxSynchronize(), "cuCtxSynchronize");
+    return session_good(session, session->driver->cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
 int64_t session_executed(const struct session *session) {

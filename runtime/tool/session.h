@@ -28,6 +28,9 @@ void session_close(struct session *session);
 /* Print the details of a failed call as "kvforge-run: WHAT: text" and the log; returns false. */
 bool session_fail(const char *what, const kvf_error *error);
 
+/* Whether a driver call of our own succeeded; if not, say which one and why. */
+bool session_good(struct session *session, CUresult code, const char *call);
+
 /* Device memory; uploads and downloads are complete on return. */
 bool session_alloc(struct session *session, size_t bytes, kvf_address *out);
 void session_free(struct session *session, kvf_address address);

@@ -195,6 +195,8 @@ static bool open_tables(struct step *step) {
     bool shared = step->options.pool.policy == KVF_POLICY_SHARED;
     bool good = device(step, "batch_id", 4 * tokens, &step->batch_id) &&
                 device(step, "position", 4 * tokens, &step->position) &&
+                device(step, "batch_id", 4 * tokens, &step->reader_id) &&
+                device(step, "position", 4 * tokens, &step->reader_position) &&
                 device(step, "cu_tokens", 4 * (requests + 1), &step->cu_tokens) &&
                 device(step, "state_slot", 4 * requests * step->parts, &step->state_slot) &&
                 device(step, "write_from", 4 * requests, &step->write_from) &&
@@ -308,14 +310,20 @@ static void close_host(struct step *step) {
 
 void step_close(struct step *step) {
     struct session *session = step->session;
-    struct buffer *all[] = {
-        &step->batch_id,     &step->position,    &step->cu_tokens,   &step->state_slot,
-        &step->write_from,   &step->window_from, &step->index_table, &step->window_table,
-        &step->ids,          &step->copy_from,   &step->copy_to,     &step->q,
-        &step->index_q,      &step->index_w,     &step->scores,      &step->rows,
-        &step->window_count, &step->entry_count, &step->part_o,      &step->part_m,
-        &step->part_l,       &step->lse};
+    struct buffer *all[] = {&step->batch_id,     &step->position,
+                            &step->cu_tokens,    &step->state_slot,
+                            &step->write_from,   &step->window_from,
+                            &step->index_table,  &step->window_table,
+                            &step->reader_id,    &step->reader_position,
+                            &step->ids,          &step->copy_from,
+                            &step->copy_to,      &step->q,
+                            &step->index_q,      &step->index_w,
+                            &step->scores,       &step->rows,
+                            &step->window_count, &step->entry_count,
+                            &step->part_o,       &step->part_m,
+                            &step->part_l,       &step->lse};
     if (!session) return;
+    step_graph_close(step);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buffer_destroy(session, all[i]);
     for (uint32_t t = 0; t < STEP_TABLES; t++) buffer_destroy(session, &step->block_table[t]);
     for (uint32_t i = 0; i < REF_PLANES * STEP_TYPES; i++)

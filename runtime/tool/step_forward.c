@@ -37,6 +37,20 @@ static bool upload_states(struct step *step) {
     return upload(step, &step->state_slot, image, 4 * requests * step->parts);
 }
 
+/* Who attends, for the kernels that read. */
+static bool upload_readers(struct step *step, const struct step_request *requests) {
+    const kvf_batch_buffers *b = &step->tables_of;
+    int32_t *ids = buffer_ints(&step->reader_id), *positions = buffer_ints(&step->reader_position);
+    for (uint32_t t = 0; t < b->max_tokens; t++) {
+        int32_t request = b->batch_id[t], position = b->position[t];
+        bool attends = request >= 0 && (uint32_t)position >= requests[request].attend_from;
+        ids[t] = attends ? request : -1;
+        positions[t] = attends ? position : -1;
+    }
+    return upload(step, &step->reader_id, ids, 4 * (size_t)b->max_tokens) &&
+           upload(step, &step->reader_position, positions, 4 * (size_t)b->max_tokens);
+}
+
 static bool upload_tables(struct step *step) {
     const kvf_batch_buffers *b = &step->tables_of;
     size_t cells = (size_t)b->max_requests * b->max_blocks;
@@ -159,6 +173,11 @@ void step_bind_layer(const struct step *step, const struct step_layer *layer,
     bind_attention(step, layer, out);
 }
 
+/* Kernels that write rows and tails see every token, the others those that attend. */
+static bool is_reader(enum step_job job) {
+    return job >= STEP_NORM_ROPE && job <= STEP_INVERSE;
+}
+
 /* Names that mean something else in each kernel. */
 static void bind_job(const struct step *step, const struct step_layer *layer, enum step_job job,
                      struct step_binding *b) {
@@ -173,6 +192,10 @@ static void bind_job(const struct step *step, const struct step_layer *layer, en
                          windows                       ? "window"
                          : index || job == STEP_SCORES ? "index"
                                                        : "compressed"));
+    if (is_reader(job)) {
+        bind_buffer(b, "batch_id", &step->reader_id);
+        bind_buffer(b, "position", &step->reader_position);
+    }
     bind_buffer(b, "write_from", windows ? &step->window_from : &step->write_from);
     bind_buffer(b, "norm_weight",
                 &layer->weights[windows ? STEP_NORM
@@ -234,6 +257,12 @@ static bool run_layer(struct step *step, struct step_layer *layer, bool attend) 
     return true;
 }
 
+bool step_layers(struct step *step, bool attend) {
+    for (uint32_t l = 0; l < step->layers; l++)
+        if (!run_layer(step, &step->layer[l], attend)) return false;
+    return true;
+}
+
 /* ---- the step ---- */
 
 static bool fill(struct step *step, const struct step_request *requests, uint32_t count,
@@ -275,13 +304,14 @@ static bool fetch(struct step *step) {
 bool step_forward(struct step *step, const struct step_request *requests, uint32_t count,
                   const int32_t *ids, bool attend) {
     if (!fill(step, requests, count, attend) || !upload_tables(step) ||
-        !upload_inputs(step, ids, attend))
+        !upload_readers(step, requests) || !upload_inputs(step, ids, attend))
         return false;
     step_note_roles(step);
     for (uint32_t r = 0; r < count; r++)
         if (requests[r].fresh && !step_restore(step, r, &requests[r])) return false;
-    for (uint32_t l = 0; l < step->layers; l++)
-        if (!run_layer(step, &step->layer[l], attend)) return false;
+    if (!(attend && step_wants_graph(step) ? step_replay(step) : step_layers(step, attend)))
+        return false;
+    step->requests = count;
     for (uint32_t r = 0; r < count; r++)
         if (!step_save(step, r, requests[r].sequence)) return false;
     return session_wait(step->session) && (!attend || fetch(step));

@@ -13,5 +13,6 @@ int tool_plan(int argc, char **argv);   /* plan.c: what a memory holds under the
 int tool_decode(int argc, char **argv); /* decode.c: whole steps on the pool, served in many ways */
 int tool_demo(int argc, char **argv);   /* demo.c: the state cache of many requests, end to end */
 int tool_profile(int argc, char **argv); /* profile.c: counters of the executor, and a roofline */
+int tool_bench(int argc, char **argv);   /* bench.c: times on a device, beside its own rates */
 
 #endif

@@ -22,6 +22,9 @@ static const struct verifier {
     {"row_lists", verify_lists},
     {"row_lists_workspace", verify_lists},
     {"translate_pack", verify_lists},
+    {"row_lists_packed", verify_packed},
+    {"row_lists_packed_prefill", verify_packed},
+    {"translate_pack_packed", verify_packed},
     {"q_norm_rope", verify_query},
     {"inverse_rope", verify_query},
     {"indexer_query", verify_indexer_query},
@@ -123,30 +126,14 @@ static bool run_one(struct verify *verify, const struct subject *subject) {
     return !verify->broken;
 }
 
-/* Whether a list of names with commas between them, or null for all, holds a name. */
-static bool wanted(const char *filter, const char *name) {
-    size_t length = strlen(name);
-    for (const char *at = filter; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
-    return !filter;
-}
-
-/* The bundle may hold a kernel once for each target; each is verified once, on what was loaded. */
-static bool seen_before(const struct rules *rules, size_t index) {
-    const struct rules_kernel *list = rules->kernels, *at = &list[index];
-    for (size_t i = 0; i < index; i++)
-        if (!strcmp(list[i].type, at->type) && !strcmp(list[i].name, at->name)) return true;
-    return false;
-}
-
 /* All kernels of a layer type, or of the common module. */
 static bool run_kernels(struct verify *verify, const struct options *options,
                         struct subject *subject) {
     const struct rules *rules = &verify->session->rules;
     for (size_t i = 0; i < rules->kernel_count; i++) {
         const struct rules_kernel *kernel = &rules->kernels[i];
-        if (strcmp(kernel->type, subject->info->name) != 0 || seen_before(rules, i)) continue;
-        if (!wanted(options->kernel, kernel->name)) continue;
+        if (strcmp(kernel->type, subject->info->name) != 0 || rules_seen_before(rules, i)) continue;
+        if (!options_name(options->kernel, kernel->name)) continue;
         subject->kernel = kernel->name;
         if (!run_one(verify, subject)) return false;
     }
@@ -157,7 +144,7 @@ static bool run_type(struct verify *verify, const struct options *options, uint3
     kvf_type_info info;
     struct subject subject = {.info = &info};
     if (kvf_bundle_type(verify->session->bundle, type, &info)) return false;
-    if (!wanted(options->type, info.name)) return true;
+    if (!options_name(options->type, info.name)) return true;
     return rules_of_type(&verify->session->rules, &info, &subject.rules) &&
            run_kernels(verify, options, &subject);
 }
@@ -165,7 +152,7 @@ static bool run_type(struct verify *verify, const struct options *options, uint3
 static bool run_common(struct verify *verify, const struct options *options) {
     const kvf_type_info info = {.name = "common"};
     struct subject subject = {.info = &info};
-    return !wanted(options->type, info.name) || run_kernels(verify, options, &subject);
+    return !options_name(options->type, info.name) || run_kernels(verify, options, &subject);
 }
 
 static const char *name_of(const struct rules_kernel *kernel, bool type) {
@@ -175,7 +162,7 @@ static const char *name_of(const struct rules_kernel *kernel, bool type) {
 /* Whether the bundle has a kernel, or a layer type, of that name; if not, say which it has. */
 static bool known(const struct rules *rules, const char *filter, bool type) {
     for (size_t i = 0; i < rules->kernel_count; i++)
-        if (wanted(filter, name_of(&rules->kernels[i], type))) return true;
+        if (options_name(filter, name_of(&rules->kernels[i], type))) return true;
     fprintf(stderr, "kvforge-run verify: the bundle has no %s \"%s\"; it has",
             type ? "layer type" : "kernel", filter);
     for (size_t i = 0; i < rules->kernel_count; i++) {

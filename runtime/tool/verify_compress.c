@@ -8,8 +8,10 @@
 
 #define SLOTS PLAN_SLOTS
 
-enum { KA, ZA, KB, ZB, TAILS };
-static const char *const tail_names[TAILS] = {"tail_ka", "tail_za", "tail_kb", "tail_zb"};
+/* The tails of a compressor, or its running softmax. */
+enum { KA, ZA, KB, ZB, MOST, SUM, TOTAL, TAILS };
+static const char *const tail_names[TAILS] = {"tail_ka",  "tail_za",  "tail_kb", "tail_zb",
+                                              "tail_max", "tail_sum", "tail_acc"};
 
 struct bench {
     struct verify *verify;
@@ -36,12 +38,19 @@ static bool make_table(struct bench *b, const char *name, size_t count, struct b
     return buffer_create(b->verify->session, name, 4 * count, false, out);
 }
 
+static enum ref_dtype tail_dtype(const struct bench *b, int tail) {
+    return tail >= MOST ? REF_F32 : b->rules.state;
+}
+
+static uint32_t tail_rows(const struct bench *b, int tail) {
+    return tail >= MOST ? 1 : ref_tail_ring(&b->rules);
+}
+
 static bool make_tails(struct bench *b) {
-    uint64_t bytes =
-        (uint64_t)ref_tail_ring(&b->rules) * b->dim * (b->rules.state == REF_F32 ? 4 : 2);
     for (int i = 0; i < TAILS; i++) {
         snprintf(b->tail_name[i], sizeof b->tail_name[i], "%s%s", b->index ? "idx_" : "",
                  tail_names[i]);
+        uint64_t bytes = (uint64_t)tail_rows(b, i) * b->dim * (tail_dtype(b, i) == REF_F32 ? 4 : 2);
         if (call_has(&b->call, b->tail_name[i]) &&
             !verify_output(b->verify, &b->call, b->tail_name[i], SLOTS, bytes, &b->tail[i],
                            &b->tail_stride[i]))
@@ -82,12 +91,12 @@ static bool set_weights(struct bench *b, bool special) {
 
 /* Older rows of every slot, of the same kind of numbers as the launch's. */
 static bool refill_tails(struct bench *b, enum input_kind kind) {
-    uint32_t rows = ref_tail_ring(&b->rules);
     for (int i = 0; i < TAILS; i++) {
         if (!b->tail[i].image) continue;
         for (uint32_t slot = 0; slot < SLOTS; slot++)
-            input_vector(&b->verify->random, kind, b->rules.state,
-                         buffer_data(&b->tail[i]) + slot * b->tail_stride[i], rows * b->dim);
+            input_vector(&b->verify->random, kind, tail_dtype(b, i),
+                         buffer_data(&b->tail[i]) + slot * b->tail_stride[i],
+                         tail_rows(b, i) * b->dim);
         if (!buffer_upload(b->verify->session, &b->tail[i])) return false;
     }
     return true;
@@ -178,7 +187,8 @@ static void reference(struct bench *b, const struct inputs *inputs) {
         .table_stride = b->table_stride,
         .place = {.rows = b->rules.block / b->rules.ratio},
     };
-    struct ref_array *tails[TAILS] = {&args.ka, &args.za, &args.kb, &args.zb};
+    struct ref_array *tails[TAILS] = {&args.ka,   &args.za,  &args.kb,   &args.zb,
+                                      &args.most, &args.sum, &args.total};
     for (int i = 0; i < TAILS; i++)
         if (b->tail[i].image)
             *tails[i] = (struct ref_array){buffer_data(&b->tail[i]), b->tail_stride[i]};

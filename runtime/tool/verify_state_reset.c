@@ -12,7 +12,11 @@
 static const struct resettable {
     const char *name;
     int32_t value;
-} resettable[] = {{"swa_pos", -1}, {"swa_head", 0}, {"tail_len", 0}, {"idx_tail_len", 0}};
+} resettable[] = {
+    {"swa_pos", -1},     {"swa_head", 0},     {"tail_len", 0},     {"idx_tail_len", 0},
+    {"tail_max", 0},     {"tail_sum", 0},     {"tail_acc", 0}, /* f32, all bits zero */
+    {"idx_tail_max", 0}, {"idx_tail_sum", 0}, {"idx_tail_acc", 0},
+};
 
 #define ARRAYS (sizeof resettable / sizeof *resettable)
 
@@ -39,10 +43,18 @@ static const struct plan {
     {"no layer", 0, 2, {1, 2}},
 };
 
+static uint32_t elements_of(const struct bench *b, const char *name) {
+    bool running = !strstr(name, "_len") && strstr(name, "tail_");
+    if (running)
+        return !strncmp(name, "idx_", 4) ? b->subject->info->indexer_dim
+                                         : b->subject->info->head_dim;
+    return strcmp(name, "swa_pos") ? 1 : b->subject->rules.ring;
+}
+
 static bool make_array(struct bench *b, const struct resettable *what) {
     struct buffer *buffer = &b->array[b->count];
     struct ref_reset_array *array = &b->reference[b->count];
-    uint32_t elements = strcmp(what->name, "swa_pos") ? 1 : b->subject->rules.ring;
+    uint32_t elements = elements_of(b, what->name);
     uint64_t align = verify_align(&b->call, what->name);
     uint64_t stride = (4 * (uint64_t)elements + align - 1) / align * align + 2 * align;
     uint64_t layer_stride = SLOTS * stride + 3 * align;

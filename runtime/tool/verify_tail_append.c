@@ -8,9 +8,9 @@
 
 #define SLOTS PLAN_SLOTS
 
-enum { KA, ZA, KB, ZB, LEN, ARRAYS };
-static const char *const array_names[ARRAYS] = {"tail_ka", "tail_za", "tail_kb", "tail_zb",
-                                                "tail_len"};
+enum { KA, ZA, KB, ZB, MOST, SUM, TOTAL, LEN, ARRAYS };
+static const char *const array_names[ARRAYS] = {"tail_ka",  "tail_za",  "tail_kb",  "tail_zb",
+                                                "tail_max", "tail_sum", "tail_acc", "tail_len"};
 
 struct bench {
     struct verify *verify;
@@ -28,11 +28,13 @@ static bool make_arrays(struct bench *b) {
     bool index = !strncmp(b->subject->kernel, "index_", 6);
     uint32_t ring = ref_tail_ring(&b->rules);
     uint64_t row = (uint64_t)b->dim * (b->rules.state == REF_F32 ? 4 : 2);
+    uint64_t running = 4 * (uint64_t)b->dim;
     for (int i = 0; i < ARRAYS; i++) {
         snprintf(b->name[i], sizeof b->name[i], "%s%s", index ? "idx_" : "", array_names[i]);
         if (!call_has(&b->call, b->name[i])) continue;
-        if (!verify_output(b->verify, &b->call, b->name[i], SLOTS, i == LEN ? 4 : ring * row,
-                           &b->array[i], &b->stride[i]))
+        uint64_t bytes = i == LEN ? 4 : i >= MOST ? running : ring * row;
+        if (!verify_output(b->verify, &b->call, b->name[i], SLOTS, bytes, &b->array[i],
+                           &b->stride[i]))
             return false;
     }
     size_t ape = 4 * (size_t)b->rules.ratio * b->columns;
@@ -63,6 +65,9 @@ static void reference(struct bench *b, const struct buffer *kv, uint64_t kv_stri
         .za = image(b, ZA),
         .kb = image(b, KB),
         .zb = image(b, ZB),
+        .most = image(b, MOST),
+        .sum = image(b, SUM),
+        .total = image(b, TOTAL),
         .len = image(b, LEN),
     };
     ref_tail_append(&b->rules, &args);
@@ -70,11 +75,23 @@ static void reference(struct bench *b, const struct buffer *kv, uint64_t kv_stri
 
 static bool launch(struct bench *b, const struct batch_device *device) {
     batch_set(&b->batch, device, SLOTS, 0, &b->call);
-    if (b->rules.ape_on_write) call_set(&b->call, "ape", buffer_address(&b->ape));
+    if (call_has(&b->call, "ape")) call_set(&b->call, "ape", buffer_address(&b->ape));
     for (int i = 0; i < ARRAYS; i++)
         if (b->array[i].image)
             verify_bind_far(b->verify, &b->call, b->name[i], &b->array[i], b->stride[i]);
     return call_launch(b->verify->session, &b->call);
+}
+
+/* A running softmax of the same kind of numbers as the launch's. */
+static bool refill_running(struct bench *b, enum input_kind kind) {
+    for (int i = MOST; i <= TOTAL; i++) {
+        if (!b->array[i].image) continue;
+        for (uint32_t slot = 0; slot < SLOTS; slot++)
+            input_vector(&b->verify->random, kind, REF_F32,
+                         buffer_data(&b->array[i]) + slot * b->stride[i], b->dim);
+        if (!buffer_upload(b->verify->session, &b->array[i])) return false;
+    }
+    return true;
 }
 
 static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
@@ -85,7 +102,7 @@ static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
     uint64_t kv_stride = 0, score_stride = 0;
     for (int i = 0; i < ARRAYS; i++)
         if (b->array[i].image) outputs.list[outputs.count++] = &b->array[i];
-    bool good = batch_upload(verify->session, &b->batch, &device) &&
+    bool good = refill_running(b, kind) && batch_upload(verify->session, &b->batch, &device) &&
                 verify_matrix(verify, &b->call, "kv", b->batch.tokens, b->columns, b->rules.input,
                               kind, &kv, &kv_stride) &&
                 verify_matrix(verify, &b->call, "score", b->batch.tokens, b->columns,
@@ -129,7 +146,7 @@ static bool run_all(struct bench *b) {
         good = run_case(b, (enum input_kind)kind, what);
     }
     if (!good || !far_slot(b)) return false;
-    if (!b->rules.ape_on_write) return true;
+    if (!call_has(&b->call, "ape")) return true;
     plan_numbers(&space, &b->batch);
     return set_ape(b, true) && run_case(b, INPUT_RANDOM, "ape of every kind");
 }

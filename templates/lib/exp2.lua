@@ -9,17 +9,28 @@ local D = { 0x1.b8c6dp-2, 0x1.274d9p-1, 0x1.ec70d6p-1, 0x1.715476p+1 }
 exp2.LOG2E = 0x1.715476p+0
 exp2.LN2 = 0x1.62e43p-1
 
-function exp2.exp2(x)
+-- x rounded to an integer, in the low bits of M + x; and the polynomial of what is left of x.
+local function split(x)
   local shifted = x + SHIFT
   local f = x - (shifted - SHIFT)
   local p = fma(f, C[6], C[5])
   for k = 4, 1, -1 do p = fma(f, p, C[k]) end
-  p = fma(f, p, 1.0)
-  local n = shifted:bits(u32) - SHIFT_BITS
-  local y = (p:bits(u32) + (n << 23)):bits(f32)
+  return shifted:bits(u32), fma(f, p, 1.0)
+end
+
+function exp2.exp2(x)
+  local shifted, p = split(x)
+  local y = (p:bits(u32) + ((shifted - SHIFT_BITS) << 23)):bits(f32)
   y = x:lt(-125.0):select(0.0, y)
   y = x:ge(128.0):select(math.huge, y)
   return x:eq(x):select(y, x)
+end
+
+-- The same of an x that is not above 0, or NaN. The power of two is a number of its own, so that a
+-- NaN goes through.
+function exp2.falling(x)
+  local shifted, p = split(x)
+  return x:lt(-125.0):select(0.0, p * ((shifted << 23) + 0x3f800000):bits(f32))
 end
 
 -- log2 of a positive normal number; NaN gives NaN.

@@ -1,50 +1,94 @@
--- Rows read back as stored: code times scale, as bf16. The counterpart of quantise.lua.
-local fp8 = require "fp8"
+-- Rows read back as stored: code times scale, as bf16. The counterpart of quantise.lua. The results
+-- are words of two bf16, the first in the low half.
 local fp4 = require "fp4"
 
 local stored = {}
 
-local function power(byte) return (byte:bits(u8):to(u32) << 23):bits(f32) end
+local function word_of(low, high) return asm("cvt_bf16x2", high, low) end
 
--- Eight e4m3 codes in two words, times a scale, as bf16.
-local function from_e4m3(words, scale)
+-- Two e4m3, exactly, as two f16 without the instruction for it; each is the upper byte of a half of
+-- `x`. Moved to f16's place they are 2^-8 times as much, least numbers too. NaN would be 480, the only
+-- one whose 128fold and 4096 is infinite: times -0 that is NaN, and any other -0, which adds nothing.
+local function f16x2_of(x)
+  local magnitude, both = (x & 0x7f007f00) >> 1, function(half) return const(u32, half << 16 | half) end
+  local value = asm("fma_f16x2", magnitude | (x & 0x80008000), both(0x5c00), both(0x8000))
+  local infinite = asm("fma_f16x2", magnitude, both(0x7800), both(0x6c00))
+  return asm("fma_f16x2", infinite, both(0x8000), value)
+end
+
+-- The four e4m3 of a word as two words of two f16.
+local function halves_of(word)
+  if has("cvt_f16x2_e4m3x2") then
+    local two = word:unpack(u16)
+    return { asm("cvt_f16x2_e4m3x2", two[1]), asm("cvt_f16x2_e4m3x2", two[2]) }
+  end
+  local function spread(bytes) return f16x2_of(asm("prmt", word, const(u32, 0), const(u32, bytes))) end
+  return { spread(0x1404), spread(0x3424) }
+end
+
+-- e4m3 codes, four a word, times a scale.
+function stored.e4m3(words, scale)
   local out = {}
   for _, word in ipairs(words) do
-    for _, code in ipairs(word:unpack(u8)) do
-      out[#out + 1] = (fp8.value(code) * scale):to(bf16)
+    for _, two in ipairs(halves_of(word)) do
+      local half = two:unpack(f16)
+      out[#out + 1] = word_of(half[1]:to(f32) * scale, half[2]:to(f32) * scale)
     end
   end
   return out
 end
 
--- Where a row's quantised field and scale lie: pointers to the first of each, and how to read them.
---   fields            names of the quantised field and its scale
---   load(row, v)      the eight elements of vector v (u32) as bf16
-local function blocks_of_64(row, v)
-  local copies = row.place.scale.copies
-  local words = row:field("nope"):as(u32):at(v * 2):load(2)
-  return from_e4m3(words, power(row:field("scale"):at((v >> 3) * copies):load()))
+-- The eight e2m1 codes of a word, times a scale.
+function stored.e2m1(word, scale)
+  local out = {}
+  for i = 0, 7, 2 do
+    local low, high = fp4.value(word >> (4 * i)), fp4.value(word >> (4 * i + 4))
+    out[#out + 1] = word_of(low * scale, high * scale)
+  end
+  return out
 end
 
-stored.latent = {
-  bf16 = function(row, v) return row:field("nope"):at(v * 8):load(8) end,
-  fp8_token = function(row, v)
-    return from_e4m3(row:field("nope"):as(u32):at(v * 2):load(2), row:field("scale"):load())
-  end,
-  fp8_ds_mla = blocks_of_64,
-  fp8_two_plane = blocks_of_64,
-}
+-- A row's scales in shared memory, `bytes` of them: read once, as words.
+local function words_at(pointer, bytes)
+  local words, per_access = {}, math.min(4, bytes // 4)
+  while (bytes // 4) % per_access ~= 0 or per_access == 3 do per_access = per_access - 1 end
+  for first = 0, bytes // 4 - 1, per_access do
+    for _, word in ipairs(pointer:as(u32):at(first):load(per_access)) do words[#words + 1] = word end
+  end
+  return words
+end
 
--- Index rows: the vector v of eight elements as bf16.
+-- The power of two of exponent byte `i` of words: the byte moved to f32's exponent.
+local function power(words, i)
+  local word, by = words[i // 4 + 1], 23 - 8 * (i % 4)
+  if by < 0 then word = word >> -by else word = word << by end
+  return (word & 0x7f800000):bits(f32)
+end
+
+-- A row's scales from the stage (stage.lua): a function from the number of a block of elements to
+-- its scale. With `part`, a value of 0 or 1, to that of block number + part, for even numbers.
+function stored.scales(place, pointer, bytes, part)
+  local scale = place.scale
+  if scale.dtype == "f32" then
+    local only = pointer:as(f32):load()
+    return function() return only end
+  end
+  local words = words_at(pointer, bytes)
+  if part ~= nil then
+    local by = part * (8 * scale.copies)
+    for i, word in ipairs(words) do words[i] = word >> by end
+  end
+  return function(block) return power(words, block * scale.copies) end
+end
+
+-- Vector v (eight elements) of an index row in shared memory, `row` its codes, `scales` its scales.
 stored.index = {
-  fp8_index = function(row, v)
-    return from_e4m3(row:field("codes"):as(u32):at(v * 2):load(2), row:field("scale"):load())
+  fp8_index = function(row, scales, v)
+    return stored.e4m3(row:bytes(v * 8):as(u32):load(2), scales:as(f32):load())
   end,
-  fp4_index = function(row, v)
-    local word = row:field("codes"):at(v * 4):as(u32):load()
-    local scale, out = power(row:field("scale"):at(v >> 2):load()), {}
-    for i = 0, 7 do out[i + 1] = (fp4.value(word >> (4 * i)) * scale):to(bf16) end
-    return out
+  fp4_index = function(row, scales, v)
+    local byte = scales:as(u8):at(v >> 2):load():to(u32)
+    return stored.e2m1(row:bytes(v * 4):as(u32):load(), (byte << 23):bits(f32))
   end,
 }
 

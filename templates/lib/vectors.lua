@@ -57,6 +57,24 @@ function vectors.load(pointer, elements)
   return x
 end
 
+-- `count` elements (4 or 8) from a pointer to bf16 or f32, as f32, in the widest accesses there are:
+-- 16 bytes, or 8 for four bf16. Of bf16 whole words are loaded and the halves moved up, which is what
+-- widening is; left to itself the compiler splits four bf16 into two accesses.
+function vectors.load_wide(pointer, count)
+  local x = {}
+  if pointer:type():find("f32", 1, true) then
+    for e = 0, count - 1, 4 do
+      for _, value in ipairs(pointer:at(e):load(4)) do x[#x + 1] = value end
+    end
+    return x
+  end
+  for _, word in ipairs(pointer:as(u32):load(count // 2)) do
+    x[#x + 1] = (word << 16):bits(f32)
+    x[#x + 1] = (word & 0xffff0000):bits(f32)
+  end
+  return x
+end
+
 -- A row of f32 in shared memory, put there four elements a thread and read as a spread row. The
 -- halves of its vectors lie apart, shifted by 64 bytes: neither way meets a bank twice.
 function vectors.stage(elements)

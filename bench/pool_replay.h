@@ -1,10 +1,13 @@
 /*
- * The pool of examples/replay.c: DeepSeek-V4 Flash as the tables of docs/pool.md take it, without a
- * bundle. An engine calls kvf_pool_create with its bundle instead.
+ * The pools of the tables in docs/pool.md: DeepSeek-V4 Flash in the sizes that the simulation of
+ * the rules assumed (pages rounded to 576 bytes, no draft layer, state in bf16 or smaller). No spec
+ * has that shape, so it is made with an internal call; an engine calls kvf_pool_create with its
+ * bundle.
  */
-#ifndef REPLAY_POOL_H
-#define REPLAY_POOL_H
+#ifndef POOL_REPLAY_H
+#define POOL_REPLAY_H
 
+#include "../examples/replay_cli.h"
 #include "pool/pool.h"
 
 /* Rows of two planes of 512 and 128 bytes: a format without page footers, for `shared`. */
