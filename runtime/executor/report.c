@@ -38,6 +38,7 @@ static const struct {
     [FINDING_MBARRIER] = {"mbarrier", CUDA_ERROR_LAUNCH_FAILED, true},
     [FINDING_STACK] = {"stack", CUDA_ERROR_LAUNCH_FAILED, true},
     [FINDING_CALL] = {"call", CUDA_ERROR_LAUNCH_FAILED, true},
+    [FINDING_ASSERT] = {"assert", CUDA_ERROR_ASSERT, true},
     [FINDING_LEAK] = {"leak", 0, false},
 };
 
