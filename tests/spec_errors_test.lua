@@ -57,7 +57,7 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(97)
+tap.plan(98)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 tap.is(#errors_of(spec_text { layers = "{ kv.of(\"swa\", 2048), kv.alternate(1024, \"swa\", \"csa\") }" }), 0,
@@ -188,6 +188,8 @@ change("a window beyond every position", { latent = parts.latent:gsub("16", "819
   types = "{ swa = kv.layer_type { latent, ratio = 0, rope = rope } }", layers = "{ \"swa\" }" },
     "max_positions")
 change("a running softmax with drafts", { model = "online = true, drafts = 1," }, "field \"online\"")
+change("packed lists of rings", { model = 'packed_lists = true, window_mode = "ring",' },
+  "field \"packed_lists\": needs window blocks", "or window_mode = \"paged\"")
 change("a checkpoint inside a block", { block = "block = 256,", model = "checkpoint = 384," },
   "field \"checkpoint\"", "multiples of 256")
 

@@ -21,13 +21,15 @@ local function runs(command, name)
 end
 
 tap.plan(10)
-runs(("make --no-print-directory BUILD=%s DESTDIR=%s PREFIX=%s install"):format(shell.build, root, PREFIX), "make install")
+runs(("make --no-print-directory BUILD=%s DESTDIR=%s PREFIX=%s install"):format(shell.build, root, PREFIX),
+  "make install")
 local bin, lib = root .. PREFIX .. "/bin/", root .. PREFIX .. "/lib"
 os.execute(("cp examples/decode.c examples/flash-narrow.lua %s"):format(here))
 runs(("cd %s && %skvforge build flash-narrow.lua -o bundle"):format(here, bin), "the bundle")
 local pc = "PKG_CONFIG_SYSROOT_DIR=" .. root .. " PKG_CONFIG_PATH=" .. lib .. "/pkgconfig pkg-config "
 runs(("cd %s && ${CC:-cc} -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wconversion %s -Ibundle decode.c " ..
-  "$(%s --cflags kvforge) -o decode $(%s --libs kvforge) -ldl -lm"):format(here, SANITIZE, pc, pc), "decode.c builds against the package")
+  "$(%s --cflags kvforge) -o decode $(%s --libs kvforge) -ldl -lm"):format(here, SANITIZE, pc, pc),
+  "decode.c builds against the package")
 local run = ("cd %s && env -u KVF_EXECUTOR LD_LIBRARY_PATH=%s ./decode "):format(here, lib)
 local output = runs(run .. "bundle", "and runs")
 tap.contains(output, "admitted: 300 tokens, 0 of them from the cache", "the first request computes everything")

@@ -43,6 +43,9 @@ local variants = {
   { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
+  { "online", "online = true, drafts = 0,", "fp8_ds_mla" },
+  { "online-256", 'online = true, drafts = 0, window_mode = "paged", block = 256, input_dtype = "f32",', "bf16" },
+  { "packed", 'window_mode = "paged", packed_lists = true,', "fp8_two_plane" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
 
@@ -58,6 +61,8 @@ local function verify(name, options, environment)
   return status, output, tonumber(output:match("# (%d+) cases, 0 failed") or 0)
 end
 
+local packed_kernels = "row_lists_packed,row_lists_packed_prefill,translate_pack_packed"
+
 local function failures(output)
   local lines = {}
   for line in output:gmatch("[^\n]+") do
@@ -66,14 +71,15 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(3 * #variants + 12 + 14)
+tap.plan(3 * #variants + 12 + 19)
 
 for _, v in ipairs(variants) do
   variant(v[1], v[2], v[3], v[4])
   local status, output = shell.run(("%s build %s/%s.lua -o %s/%s.bundle"):format(shell.kvforge, dir,
     v[1], dir, v[1]))
   if not tap.is(status, 0, v[1] .. ": builds") then tap.note(output) end
-  local verified, text, cases = verify(v[1], "--kernel " .. kernels)
+  local packs = v[1] == "packed" and "," .. packed_kernels or ""
+  local verified, text, cases = verify(v[1], "--kernel " .. kernels .. packs)
   local _, described = shell.run(("%s info %s/%s.bundle"):format(shell.kvforge_run, dir, v[1]))
   local where = v[2]:find("paged", 1, true) and "pages" or "rings"
   tap.ok(described:find(v[3] .. "\n", 1, true) and described:find("window in " .. where, 1, true),
@@ -130,10 +136,19 @@ end
 
 faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.ring", "swa_write")
 faulty("lib/fp8.lua", "LARGEST = 448%.0", "LARGEST = 440.0", "swa_write")
-faulty("state_reset.lua", "swa_pos = %-1", "swa_pos = 0", "state_reset")
-faulty("compress.lua", "state = T%.model%.state_dtype", "state = bf16", "compress")
+faulty("state_reset.lua", "or a%.init", "or 0", "state_reset")
+faulty("compress.lua", "ape_on_write = T%.model%.state_dtype", "ape_on_write = bf16", "compress")
+faulty("lib/running.lua", "imax%(start, g%.first_token%)", "start", "tail_append", "online")
+faulty("lib/running.lua", "before %+ now %* values", "before + values", "compress", "online")
 faulty("lib/fp4.lua", "0x1fffff", "0x200000", "index_compress", "two-plane-plain")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio", "tail_append")
+-- Heads and tails of slices: where the published kernels once mixed them up.
+faulty("row_lists_packed.lua", "variant%.prefill and not T%.indexer", "variant.prefill and T.indexer",
+  "row_lists_packed_prefill", "packed")
+faulty("translate_pack_packed.lua", "p%.rows:at%(first%)", "p.rows:at(first + length - room)", "translate_pack_packed",
+  "packed")
+faulty("row_lists_packed.lua", "%(position %+ 1%) // T%.ratio", "(position + T.ratio) // T.ratio", "row_lists_packed",
+  "packed")
 
 shell.clean()
 tap.done()

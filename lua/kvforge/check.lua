@@ -317,6 +317,10 @@ function checker:model_rules(model, node)
     rule(model.checkpoint % model.block == 0, "checkpoint", "must be a multiple of the block",
       fields.show(model.checkpoint), ("multiples of %d"):format(model.block))
   end
+  if model.packed_lists and model.window_mode then
+    rule(model.window_mode == "paged", "packed_lists", "needs window blocks",
+      ("true with window_mode = %q"):format(model.window_mode), 'false, or window_mode = "paged"')
+  end
   if model.online and model.drafts then
     rule(model.drafts == 0, "online", "cannot take a rejected draft back out of a running softmax",
       ("true with drafts = %d"):format(model.drafts), "false, or drafts = 0")

@@ -64,6 +64,8 @@ fields.list = {
     meaning = "what pages of formats with footers round up to" },
   { level = "model", name = "split_rows", type = "integer", min = 64, max = 65536, multiple = 64,
     default = 512, unit = "rows", meaning = "rows of a token's list that one part of attention reads" },
+  { level = "model", name = "packed_lists", type = "boolean", default = false,
+    meaning = "also the kernels that write row lists in the published pool's packed form" },
   { level = "model", name = "checkpoint", type = "integer", min = 128, max = 1 << 20,
     multiple = 128, default = 512, unit = "token positions",
     meaning = "positions between the places where a later request can resume" },
@@ -125,6 +127,7 @@ fields.rules = {
   "overlap and an indexer need a ratio",
   "an indexer's dim holds rope_dim elements, and is a multiple of 32 for fp4_index",
   "a window does not exceed max_positions",
+  "packed_lists needs window_mode paged: the packed form has window blocks",
   "online needs drafts = 0: a running softmax cannot give a rejected token back",
   "online changes compressors without overlap only, and makes their state f32; overlapped ones keep rows",
 }

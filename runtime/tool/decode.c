@@ -11,6 +11,7 @@
 static const char *const way_names[DECODE_WAYS] = {
     [DECODE_CHUNKS] = "one chunk = many chunks",
     [DECODE_STEPS] = "prefill = decode steps, drafts rejected",
+    [DECODE_GRAPH] = "launches = a captured graph's replay",
     [DECODE_BATCH] = "alone = in a batch",
     [DECODE_RESUMED] = "cold = resumed from the prefix cache",
     [DECODE_PREEMPTED] = "before = after preemption",
@@ -66,13 +67,14 @@ static bool show_dense(struct decode *decode) {
 }
 
 static void show_run(const struct decode_run *run) {
-    printf("#   %u chunks; %u steps, %" PRIu64
-           " launches; %u drafts rejected, %u preemptions, %u forks; %" PRIu64
-           " tokens from the cache, tails saved %" PRIu64 " times and restored %" PRIu64 "; %u "
-           "changes of a chunk's role; evicted: %" PRIu64 " windows, %" PRIu64 " blocks\n",
-           run->stats.chunks, run->steps, run->launches, run->rejected, run->preempted, run->forks,
-           run->hit_tokens, run->saved, run->restored, run->role_changes,
-           run->stats.evicted_windows, run->stats.evicted_blocks);
+    printf(
+        "#   %u chunks; %u steps, %" PRIu64
+        " launches, %u replays of a graph; %u drafts rejected, %u preemptions, %u forks; %" PRIu64
+        " tokens from the cache, tails saved %" PRIu64 " times and restored %" PRIu64 "; %u "
+        "changes of a chunk's role; evicted: %" PRIu64 " windows, %" PRIu64 " blocks\n",
+        run->stats.chunks, run->steps, run->launches, run->replays, run->rejected, run->preempted,
+        run->forks, run->hit_tokens, run->saved, run->restored, run->role_changes,
+        run->stats.evicted_windows, run->stats.evicted_blocks);
 }
 
 /* ---- the runs ---- */
@@ -94,7 +96,8 @@ bool decode_serve_elastic(struct decode *decode, uint32_t more, bool permute,
                           struct decode_load load, struct decode_run *out) {
     struct step_options options = {
         .pool = {.policy = KVF_POLICY_ELASTIC, .chunks = least_chunks(decode) + more},
-        .permute = permute};
+        .permute = permute,
+        .graphs = true};
     return decode_serve(decode, &options, load, out);
 }
 

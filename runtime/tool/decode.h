@@ -51,6 +51,7 @@ struct decode_line {
 enum decode_way {
     DECODE_CHUNKS,    /* a chunk of a prompt */
     DECODE_STEPS,     /* a decode step that reads the window's place itself */
+    DECODE_GRAPH,     /* a decode step that was a graph's replay */
     DECODE_BATCH,     /* together with other requests */
     DECODE_RESUMED,   /* after a prefix that was cached */
     DECODE_PREEMPTED, /* after the request had been preempted */
@@ -64,7 +65,7 @@ struct decode_run {
     struct decode_line ways[DECODE_WAYS];
     uint32_t steps, preempted, rejected, forks;
     uint64_t hit_tokens, launches, saved, restored;
-    uint32_t role_changes;
+    uint32_t role_changes, replays;
     kvf_pool_stats stats;
 };
 

@@ -141,12 +141,13 @@ bool decode_workers_finish(struct decode_workers *workers, struct decode_line li
     return all;
 }
 
+/* All ends first: a worker holds those of the workers before it. */
 void decode_workers_stop(struct decode_workers *workers) {
     if (workers->store) fclose(workers->store);
     for (int i = 0; i < DECODE_WORKERS; i++) {
-        struct decode_worker *worker = &workers->list[i];
-        if (worker->go) close(worker->go);
-        if (worker->result) close(worker->result);
-        if (worker->pid > 0) waitpid(worker->pid, NULL, 0);
+        if (workers->list[i].go) close(workers->list[i].go);
+        if (workers->list[i].result) close(workers->list[i].result);
     }
+    for (int i = 0; i < DECODE_WORKERS; i++)
+        if (workers->list[i].pid > 0) waitpid(workers->list[i].pid, NULL, 0);
 }

@@ -220,6 +220,7 @@ static void compare(struct serve *s, const struct live *at, uint32_t row, uint32
         const bool ways[DECODE_WAYS] = {
             [DECODE_CHUNKS] = !at->decodes,
             [DECODE_STEPS] = !s->step.longer,
+            [DECODE_GRAPH] = s->step.replayed,
             [DECODE_BATCH] = s->step.requests > 1,
             [DECODE_RESUMED] = at->resumed,
             [DECODE_PREEMPTED] = at->preempted,
@@ -378,6 +379,7 @@ bool decode_serve(struct decode *decode, const struct step_options *options,
     out->saved = s->step.saved;
     out->restored = s->step.restored;
     out->role_changes = s->step.role_changes;
+    out->replays = s->step.replays;
     step_close(&s->step);
     free(s->ids);
     free(s);

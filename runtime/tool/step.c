@@ -323,6 +323,7 @@ void step_close(struct step *step) {
                             &step->part_o,       &step->part_m,
                             &step->part_l,       &step->lse};
     if (!session) return;
+    step_graph_close(step);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buffer_destroy(session, all[i]);
     for (uint32_t t = 0; t < STEP_TABLES; t++) buffer_destroy(session, &step->block_table[t]);
     for (uint32_t i = 0; i < REF_PLANES * STEP_TYPES; i++)

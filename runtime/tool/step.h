@@ -13,6 +13,7 @@
  *   step_launch.c  one launch, its parameters found by name
  *   step_forward.c the step
  *   step_copy.c    tails saved and restored, pages copied
+ *   step_graph.c   a decode step of all layers as a captured graph
  */
 #ifndef KVF_TOOL_STEP_H
 #define KVF_TOOL_STEP_H
@@ -96,6 +97,7 @@ struct step_options {
     uint32_t batch_requests;
     bool permute;        /* elastic: chunks and envelopes lie elsewhere than their ids say */
     bool one_layer_each; /* drive one layer of each type only */
+    bool graphs;         /* every other decode step is a captured graph's replay */
 };
 
 /* What a chunk of the arena has been used for so far. */
@@ -130,6 +132,10 @@ struct step {
     uint8_t *roles;                    /* [chunks] */
     uint32_t role_changes;             /* a chunk took another role */
     uint64_t launches, saved, restored, copied;
+    CUstream stream; /* what is being captured, or null */
+    CUgraphExec graph;
+    bool replayed; /* the step at hand */
+    uint32_t short_steps, replays;
 };
 
 bool step_open(struct session *session, const struct step_options *options, struct step *out);
@@ -221,6 +227,14 @@ bool step_launch(struct step *step, struct call *call, const struct step_binding
 /* What every kernel of a layer may want in this step. */
 void step_bind_layer(const struct step *step, const struct step_layer *layer,
                      struct step_binding *out);
+
+/* All layers, in order. */
+bool step_layers(struct step *step, bool attend);
+/* Is this step one for the graph? It sets the graph's counts of tokens and requests then. */
+bool step_wants_graph(struct step *step);
+/* All layers by a graph that is captured the first time and only launched later. */
+bool step_replay(struct step *step);
+void step_graph_close(struct step *step);
 
 bool step_restore(struct step *step, uint32_t row, const struct step_request *request);
 bool step_save(struct step *step, uint32_t row, kvf_sequence sequence);

@@ -257,6 +257,12 @@ static bool run_layer(struct step *step, struct step_layer *layer, bool attend) 
     return true;
 }
 
+bool step_layers(struct step *step, bool attend) {
+    for (uint32_t l = 0; l < step->layers; l++)
+        if (!run_layer(step, &step->layer[l], attend)) return false;
+    return true;
+}
+
 /* ---- the step ---- */
 
 static bool fill(struct step *step, const struct step_request *requests, uint32_t count,
@@ -303,8 +309,9 @@ bool step_forward(struct step *step, const struct step_request *requests, uint32
     step_note_roles(step);
     for (uint32_t r = 0; r < count; r++)
         if (requests[r].fresh && !step_restore(step, r, &requests[r])) return false;
-    for (uint32_t l = 0; l < step->layers; l++)
-        if (!run_layer(step, &step->layer[l], attend)) return false;
+    if (!(attend && step_wants_graph(step) ? step_replay(step) : step_layers(step, attend)))
+        return false;
+    step->requests = count;
     for (uint32_t r = 0; r < count; r++)
         if (!step_save(step, r, requests[r].sequence)) return false;
     return session_wait(step->session) && (!attend || fetch(step));

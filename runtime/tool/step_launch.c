@@ -69,6 +69,6 @@ bool step_launch(struct step *step, struct call *call, const struct step_binding
         memcpy(call->bytes + param.offset, &value, param.size); /* little-endian */
     }
     step->launches++;
-    return !kvf_launch(call->kernel, NULL, call->bytes, call->info.params_bytes, &error) ||
+    return !kvf_launch(call->kernel, step->stream, call->bytes, call->info.params_bytes, &error) ||
            session_fail(call->info.name, &error);
 }

@@ -70,6 +70,8 @@ bool verify_workspace_fill(struct verify *verify, const struct subject *subject)
 bool verify_history(struct verify *verify, const struct subject *subject);
 /* row_lists, row_lists_workspace and translate_pack. */
 bool verify_lists(struct verify *verify, const struct subject *subject);
+/* Their packed forms. */
+bool verify_packed(struct verify *verify, const struct subject *subject);
 /* q_norm_rope and inverse_rope. */
 bool verify_query(struct verify *verify, const struct subject *subject);
 bool verify_indexer_query(struct verify *verify, const struct subject *subject);
