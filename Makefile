@@ -158,13 +158,17 @@ check: all $(TEST_BIN)
 	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
 # What takes long: the pool's random operations by the hundred million, its interleavings ten deep; exp2 of every
-# float; models in which every two options meet, and specs at the edges of every field.
+# float; models in which every two options meet, and specs at the edges of every field; every kernel of the real models in
+# sixteen orders.
 .PHONY: test-long
 test-long: check
 	$(BUILD)/tests/pool_fuzz $(or $(OPERATIONS),100000000)
 	$(BUILD)/tests/pool_interleavings 10
 	$(BUILD)/tests/reference_exp2 --long
 	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' ./tests/matrix.lua ./tests/shapes.lua
+	set -e; for model in flash-narrow deepseek-v4-flash deepseek-v4-pro; do \
+	    $(KVFORGE) build examples/$$model.lua -o $(BUILD)/$$model; \
+	    $(KVFORGE_RUN) verify --driver executor --schedules 16 --jobs $(JOBS) $(BUILD)/$$model; done
 
 .PHONY: test demo
 test: packages

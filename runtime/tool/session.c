@@ -31,7 +31,7 @@ static bool hold_context(struct session *session) {
     kvf_driver *driver = session->driver;
     CUcontext context;
     if (!session_good(session, driver->cuDevicePrimaryCtxRetain(&context, 0),
-                     "cuDevicePrimaryCtxRetain"))
+                      "cuDevicePrimaryCtxRetain"))
         return false;
     session->context_held = 1;
     return session_good(session, driver->cuCtxPushCurrent_v2(context), "cuCtxPushCurrent");
