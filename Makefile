@@ -221,11 +221,20 @@ check: $(BENCH_BIN)
 bench: all $(BENCH_BIN)
 	@set -e; for program in $(BENCH_BIN); do echo "== $$program"; KVF_BUILD=$(BUILD) $$program; done
 
+# Measured tables, written anew where they stand.
+.PHONY: tables
+tables: all $(BUILD)/bench/twins
+	KVF_BUILD=$(BUILD) $(LUA) bench/kernel_table.lua > $(BUILD)/kernels.table
+	$(LUA) bench/insert.lua README.md kernels < $(BUILD)/kernels.table
+	KVF_BUILD=$(BUILD) $(BUILD)/bench/twins > $(BUILD)/twins.out
+	if grep -q attn_mma $(BUILD)/twins.out; then { echo '```'; grep -v '^#' $(BUILD)/twins.out; echo '```'; } | \
+	    $(LUA) bench/insert.lua docs/bench.md twins; fi
+
 # ---- a real GPU, where there is one; GPU_DRIVER=executor tries the scripts without ----
 .PHONY: test-gpu bench-gpu
 test-gpu: all
 	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) $(LUA) bench/gpu.lua test
-bench-gpu: all
+bench-gpu: all $(BUILD)/bench/twins
 	KVF_BUILD=$(BUILD) GPU_DRIVER=$(or $(GPU_DRIVER),cuda) GPU_BENCH='$(GPU_BENCH)' $(LUA) bench/gpu.lua bench
 
 # ---- install ----
@@ -341,6 +350,7 @@ help:
 	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
 	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
+	@echo 'make tables      the tables of kernels in README.md and docs/bench.md, measured anew'
 	@echo 'make test-gpu    every kernel, the demo and whole steps on the GPU, if there is one'
 	@echo 'make bench-gpu   the time of every kernel there, beside its copy and matrix rates'
 	@echo 'make asan, tsan  the tests under sanitizers'

@@ -92,9 +92,14 @@ local function bench(target)
     print(output)
     step(("bench %s, kept in %s/%s.bench.json"):format(name, shell.build, name), status, output)
   end
+  if not shell.find("nvcc") then return tap.skip(1, "no nvcc: no CUDA C to compare with") end
+  local status, output = shell.run(("%sKVF_BUILD=%s %s/bench/twins --driver %s --arch %s"):format(environment,
+    shell.build, shell.build, driver, target))
+  print(output)
+  step("every kernel beside CUDA C", status, output)
 end
 
-local modes = { test = { run = test, plan = 10 }, bench = { run = bench, plan = 2 } }
+local modes = { test = { run = test, plan = 10 }, bench = { run = bench, plan = 3 } }
 if not modes[mode] then
   io.stderr:write("usage: bench/gpu.lua test|bench\n")
   os.exit(2)

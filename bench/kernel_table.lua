@@ -1,22 +1,13 @@
 #!/usr/bin/env lua5.4
 -- The README's table of kernels, in Markdown: job from the template, parameters and formats from the bundle's
 -- manifest, counters from `kvforge-run profile`.
---     bench/kernel_table.lua [--write README.md] [SPEC]      from the root of the source tree
--- --write puts it between the marks that the file has for it. Without SPEC: DeepSeek-V4-Flash.
+--     bench/kernel_table.lua [SPEC]      from the root of the source tree
+-- Without SPEC: DeepSeek-V4-Flash. `make tables` puts it into the README.
 package.path = "tests/?.lua;lua/?.lua;" .. package.path
 local shell = require "shell"
 local json = require "kvforge.json"
 
-local FIRST, LAST = "<!-- kernels: bench/kernel_table.lua -->\n", "<!-- end of kernels -->\n"
-
-local spec, target = "examples/deepseek-v4-flash.lua", nil
-do
-  local i = 1
-  while arg[i] do
-    if arg[i] == "--write" then i = i + 1; target = arg[i] else spec = arg[i] end
-    i = i + 1
-  end
-end
+local spec = arg[1] or "examples/deepseek-v4-flash.lua"
 
 local function must(command)
   local status, output = shell.run(command)
@@ -174,17 +165,4 @@ for _, name in ipairs(order) do
   table.move(cells(k.counted), 1, 4, #row + 1, row)
   lines[#lines + 1] = "| " .. table.concat(row, " | ") .. " |"
 end
-local text = table.concat(lines, "\n") .. "\n"
-
-if not target then
-  io.write(text)
-  return
-end
-local readme = shell.read(target)
-local _, from = readme:find(FIRST, 1, true)
-local to = readme:find(LAST, 1, true)
-if not from or not to then
-  io.stderr:write(target .. " has no marks for the table\n")
-  os.exit(1)
-end
-shell.write(target, readme:sub(1, from) .. "\n" .. text .. "\n" .. readme:sub(to))
+io.write(table.concat(lines, "\n"), "\n")

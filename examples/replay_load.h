@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOAD_MAX_TOKENS = 1 << 24 }; /* a trace's longer prompts are left out */
+
 /* `count` tokens of the text number `text`, from its token `from` on. Equal texts are equal tokens.
  */
 struct piece {
@@ -57,11 +59,15 @@ static inline uint64_t load_answer(uint32_t request) {
 }
 
 static inline struct request *load_add(struct load *l, uint32_t pieces) {
-    if ((l->count & (l->count - 1)) == 0)
-        l->requests =
-            realloc(l->requests, (l->count ? 2 * (size_t)l->count : 1) * sizeof l->requests[0]);
+    if ((l->count & (l->count - 1)) == 0) {
+        size_t room = l->count ? 2 * (size_t)l->count : 1;
+        struct request *grown = realloc(l->requests, room * sizeof grown[0]);
+        if (!grown) exit(1);
+        l->requests = grown;
+    }
     struct request *r = &l->requests[l->count++];
     *r = (struct request){.after = -1, .pieces = calloc(pieces ? pieces : 1, sizeof r->pieces[0])};
+    if (!r->pieces) exit(1);
     return r;
 }
 
@@ -102,9 +108,10 @@ static inline int load_next(const char **at, uint64_t *out) {
 static inline void load_line(struct load *l, const char *line) {
     uint32_t prompt = load_number(line, "\"input_length\""), index = l->count;
     const char *ids = load_value(line, "\"hash_ids\"");
-    if (!ids || !prompt) return;
+    if (!ids || !prompt || prompt > LOAD_MAX_TOKENS) return;
     struct request *r = load_add(l, prompt / 512 + 1);
     r->output = load_number(line, "\"output_length\"");
+    if (r->output > LOAD_MAX_TOKENS) r->output = LOAD_MAX_TOKENS;
     r->arrival = load_number(line, "\"timestamp\"") / 1000.0;
     uint64_t id;
     for (uint32_t i = 0; i < prompt / 512 && load_next(&ids, &id); i++) load_piece(r, id, 0, 512);

@@ -240,8 +240,9 @@ static inline void run_summarise(struct run *r, double live_sum, uint32_t sample
     qsort(r->waits, r->wait_count, sizeof r->waits[0], run_compare);
     for (uint32_t i = 0; i < r->wait_count; i++) sum += r->waits[i];
     if (r->wait_count) {
+        uint64_t p99 = (uint64_t)r->wait_count * 99 / 100;
         out->mean_wait = sum / r->wait_count;
-        out->p99_wait = r->waits[(uint64_t)r->wait_count * 99 / 100];
+        out->p99_wait = r->waits[p99];
     }
     out->live_share = samples ? live_sum / samples : 0;
     kvf_pool_get_stats(r->pool, &out->stats, NULL);
@@ -257,8 +258,9 @@ static inline void run_load(kvf_pool *pool, const struct load *load,
     for (uint32_t i = 0; i < count; i++)
         if (load->requests[i].prompt + load->requests[i].output > longest)
             longest = load->requests[i].prompt + load->requests[i].output;
-    while (room < 2 * count + 2) room *= 2;
     *result = (struct run_result){0};
+    if (!count) return;
+    while (room < 2 * count + 2) room *= 2;
     struct run r = {.pool = pool, .load = load, .options = *options, .result = result};
     r.tokens = calloc(longest + 1, sizeof r.tokens[0]);
     r.active = calloc(options->max_running + 1, sizeof r.active[0]);

@@ -31,6 +31,8 @@ struct build {
     char *ptxas;
     char error[1024];
     int status;
+    const struct target *targets[BUILD_MAX_TARGETS]; /* that are built */
+    int n_targets;
 };
 
 /* What LLVM was doing if it gives up: it ends the process, so the name must be at hand. */
@@ -366,6 +368,7 @@ static int build_module(struct build *b, int type, const struct target *target) 
 
 /* ---- all modules ---- */
 
+/* What was asked for, or else what the spec names; -1 if there is no such target. */
 static int read_targets(struct build *b, const struct target **targets) {
     lua_State *L = b->L;
     int count = b->options->n_targets;
@@ -391,38 +394,38 @@ static int read_targets(struct build *b, const struct target **targets) {
     return count;
 }
 
-/* The manifest's list of targets is what was built, not what the spec asked for. */
-static void set_targets(struct build *b, const struct target *const *targets, int count) {
+/* Rules and the manifest know the targets that are built, whatever the spec asked for. */
+static int choose_targets(struct build *b) {
     lua_State *L = b->L;
+    int top = lua_gettop(L);
+    b->n_targets = read_targets(b, b->targets);
+    if (b->n_targets < 0) return 1;
     lua_getfield(L, b->model, "model");
-    lua_createtable(L, count, 0);
-    for (int i = 0; i < count; i++) {
-        lua_pushstring(L, targets[i]->name);
+    lua_createtable(L, b->n_targets, 0);
+    for (int i = 0; i < b->n_targets; i++) {
+        lua_pushstring(L, b->targets[i]->name);
         lua_seti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "targets");
-    lua_pop(L, 1);
+    lua_settop(L, top);
+    return 0;
 }
 
 static int build_modules(struct build *b) {
     lua_State *L = b->L;
-    const struct target *targets[BUILD_MAX_TARGETS];
-    int top = lua_gettop(L), count = read_targets(b, targets);
-    if (count < 0) return 1;
-    set_targets(b, targets, count);
-    lua_settop(L, top);
+    int top = lua_gettop(L);
     lua_getfield(L, b->model, "types");
     int types = lua_gettop(L);
     for (lua_Integer i = 1; i <= luaL_len(L, types); i++) {
         lua_geti(L, types, i);
-        for (int t = 0; t < count; t++)
-            if (build_module(b, lua_gettop(L), targets[t])) return 1;
+        for (int t = 0; t < b->n_targets; t++)
+            if (build_module(b, lua_gettop(L), b->targets[t])) return 1;
         lua_pop(L, 1);
     }
     lua_pushvalue(L, b->model);
     if (call(b, "kvforge.kernel", "common_type", 1, 1)) return 1;
-    for (int t = 0; t < count; t++)
-        if (build_module(b, lua_gettop(L), targets[t])) return 1;
+    for (int t = 0; t < b->n_targets; t++)
+        if (build_module(b, lua_gettop(L), b->targets[t])) return 1;
     *current_work = 0;
     lua_settop(L, top);
     return 0;
@@ -536,8 +539,8 @@ int build_bundle(const struct build_options *options) {
     lua_setfield(b.L, b.report, "kernels");
     b.ptxas = options->report || options->cubin ? ptxas_find() : NULL;
 
-    bool failed = check_tools(&b) || load_templates(&b) || check_rules(&b) || build_modules(&b) ||
-                  write_bundle(&b) || write_report(&b, clock_ms() - start);
+    bool failed = check_tools(&b) || load_templates(&b) || choose_targets(&b) || check_rules(&b) ||
+                  build_modules(&b) || write_bundle(&b) || write_report(&b, clock_ms() - start);
 
     if (failed) print_error(&b);
     free(b.ptxas);

@@ -26,7 +26,6 @@ struct instruction {
     unsigned align;  /* what every pointer must be known to be a multiple of */
     bool effects;    /* touches memory or other threads: never moved, merged or dropped */
     bool collective; /* the whole warp takes part */
-    bool varying;    /* the result differs from thread to thread, whatever the operands */
 };
 
 static const struct instruction instructions[] = {
@@ -48,6 +47,24 @@ static const struct instruction instructions[] = {
      .n_results = 1,
      .operands = {IR_U16},
      .n_operands = 1},
+    /* Bytes of two words, lowest first: the third operand's four digits number them, 0 to 7. */
+    {.name = "prmt",
+     .text = "prmt.b32 $0, $1, $2, $3;",
+     .constraints = "=r,r,r,r",
+     .need = {{80, 70}},
+     .results = {IR_U32},
+     .n_results = 1,
+     .operands = {IR_U32, IR_U32, IR_U32},
+     .n_operands = 3},
+    /* a * b + c of two f16 side by side. */
+    {.name = "fma_f16x2",
+     .text = "fma.rn.f16x2 $0, $1, $2, $3;",
+     .constraints = "=r,r,r,r",
+     .need = {{80, 70}},
+     .results = {IR_U32},
+     .n_results = 1,
+     .operands = {IR_U32, IR_U32, IR_U32},
+     .n_operands = 3},
     /* Two f32 to two bf16 in one register; the first operand becomes the high half. */
     {.name = "cvt_bf16x2",
      .text = "cvt.rn.bf16x2.f32 $0, $1, $2;",
@@ -92,8 +109,9 @@ static const struct instruction instructions[] = {
      .n_operands = 10,
      .collective = true},
     /*
-     * Copy 16, 8 or 4 bytes to shared memory, to be waited for: the third operand's first bytes come
-     * from global memory (0: nothing is read), the rest are zeros. Sixteen bypass the first cache.
+     * Copy 16, 8 or 4 bytes to shared memory, to be waited for: the third operand's first bytes
+     * come from global memory (0: nothing is read), the rest are zeros. Sixteen bypass the first
+     * cache.
      */
     {.name = "cp_async16",
      .text = "cp.async.cg.shared.global [$0], [$1], 16, $2;",
@@ -132,15 +150,6 @@ static const struct instruction instructions[] = {
      .constraints = "~{memory}",
      .need = {{80, 70}},
      .effects = true},
-    /* thread_id once more: what is computed from it anew need not be kept through a loop. */
-    {.name = "thread_id_anew",
-     .text = "mov.u32 $0, %tid.x;",
-     .constraints = "=r",
-     .need = {{80, 70}},
-     .results = {IR_U32},
-     .n_results = 1,
-     .effects = true,
-     .varying = true},
     /* A barrier of some of the block's warps: its number (0 is the whole block's), its threads. */
     {.name = "barrier_some",
      .text = "bar.sync $0, $1;",
@@ -189,6 +198,14 @@ static LLVMTypeRef result_type(const struct ir_module *m, const struct instructi
     return LLVMStructTypeInContext(m->context, types, (unsigned)i->n_results, 0);
 }
 
+/* No pass may make two of it behind a branch that threads of a warp take differently. */
+static void mark_convergent(const struct ir_module *m, LLVMValueRef call) {
+    static const char name[] = "convergent";
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, sizeof name - 1);
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                             LLVMCreateEnumAttribute(m->context, kind, 0));
+}
+
 /* ir.asm(name, operand, ...) -> result, ... */
 static int l_asm(lua_State *L) {
     struct ir_module *m = ir_current(L);
@@ -203,7 +220,7 @@ static int l_asm(lua_State *L) {
         return ir_error(L, "%s takes %d operands", name, i->n_operands);
     LLVMTypeRef types[MAX_OPERANDS];
     LLVMValueRef refs[MAX_OPERANDS];
-    enum ir_level level = i->collective || i->varying ? IR_VARYING : IR_UNIFORM;
+    enum ir_level level = i->collective ? IR_VARYING : IR_UNIFORM;
     int pointers = 0;
     for (int o = 0; o < i->n_operands; o++) {
         struct ir_value v = ir_operand(L, 2 + o, i->operands[o]);
@@ -222,6 +239,7 @@ static int l_asm(lua_State *L) {
                          i->effects || i->collective, 0, LLVMInlineAsmDialectATT, 0);
     LLVMValueRef result =
         LLVMBuildCall2(m->builder, type, assembly, refs, (unsigned)i->n_operands, "");
+    if (i->collective) mark_convergent(m, result);
     for (int r = 0; r < i->n_results; r++) {
         LLVMValueRef part =
             i->n_results == 1 ? result : LLVMBuildExtractValue(m->builder, result, (unsigned)r, "");

@@ -247,7 +247,7 @@ return kernel {
         barrier()
         gather.fetch(rows, first)
       end
-      if ahead then gather.look(rows, first + TILE) end
+      gather.look(rows, first + TILE)
       stage.wait()
       barrier()
       if not s.rows.direct then

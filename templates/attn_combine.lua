@@ -43,16 +43,16 @@ return kernel {
     loop(u32, 0, p.splits, 1, function(i)
       local m, l = p.part_m:at(part(i)):load(), p.part_l:at(part(i)):load()
       when(l:ne(0.0), function()
-        local factor = exp2.exp2(m - base)
+        local factor = exp2.falling(m - base)
         sum:set(sum:get() + l * factor)
-        rows_sum:set(rows_sum:get() + l * exp2.exp2(m - rows_base))
+        rows_sum:set(rows_sum:get() + l * exp2.falling(m - rows_base))
         for d, o in ipairs(p.part_o:at(part(i) * T.head_dim):at(thread * DIMS):load(DIMS)) do
           acc[d]:set(acc[d]:get() + o * factor)
         end
       end)
     end)
     local total = sum:get()
-    local denominator, empty = total + exp2.exp2(sink - base), total:eq(0.0)
+    local denominator, empty = total + exp2.falling(sink - base), total:eq(0.0)
     local out = {}
     for d = 1, DIMS do out[d] = empty:select(0.0, acc[d]:get() / denominator):to(bf16) end
     local row = p.out:bytes(token:to(u64) * p.out_stride):at(head:to(u64) * T.head_dim)

@@ -14,6 +14,7 @@ local exp2 = require "exp2"
 local running = require "running"
 
 local UNROLLED = 8      -- groups of at most so many rows stay in registers
+local TOGETHER = 4      -- rows whose loads are under way at once
 
 local function variants(T)
   local list = {}
@@ -63,58 +64,71 @@ local function assign(slots, x)
   for e, value in ipairs(x) do slots[e]:set(value) end
 end
 
--- What a row's loads need: `g` is the group: position and token (i32) of its last token, the
--- request's first token, slot, and the thread's first channel.
+-- What rows' loads need: `g` is the group: position and token (i32) of its last token, the request's
+-- first token, slot, and the thread's first channel.
 local function row_reader(T, p, variant, g)
   local dim, ring, K = variant.dim, T.tail_ring, g.rows
+  local state, ape_on_write = T.model.state_dtype, T.model.ape_on_write
   local reader = {}
 
-  -- Run `of_ring` or `of_launch` for row q; neither if it lies before the sequence.
-  local function from(q, of_ring, of_launch)
-    local s = g.position - (K - 1) + q
+  local function wide(pointer) return vectors.load_wide(pointer:at(g.channel), g.channels) end
+
+  -- Loads of a stream's rows of the ring: row(u) of position s + u (u32) into scores[u], values[u].
+  -- Aligned rows do not wrap, neither in the ring nor in the group, so that `u` is an offset.
+  local function of_ring(stream, s, aligned)
+    local name = variant.prefix .. "tail_%s" .. stream
+    local function at(length, u)
+      if aligned then return s % length + u else return (s + u) % length end
+    end
+    return function(u, scores, values)
+      local offset = at(ring, u):to(u64) * dim
+      local z = wide(array(p, name:format("z"), g.slot):at(offset))
+      if not ape_on_write then
+        z = add(z, wide(p.ape:at(at(T.ratio, u):to(u64) * width(T, variant)):at(g.column[stream])))
+      end
+      assign(scores, z)
+      if values then assign(values, wide(array(p, name:format("k"), g.slot):at(offset))) end
+    end
+  end
+
+  -- The same of the launch's tokens from `token` on; rows are asked for in order.
+  local function of_launch(stream, s, token)
+    local column = g.column[stream]
+    local score = p.score:bytes(token:to(u64) * p.score_stride):at(column)
+    local kv = p.kv:bytes(token:to(u64) * p.kv_stride):at(column)
+    local ape = p.ape:at((s % T.ratio):to(u64) * width(T, variant)):at(column)
+    return function(u, scores, values)
+      if u > 0 then score, kv = score:bytes(p.score_stride), kv:bytes(p.kv_stride) end
+      local z, bias = wide(score), wide(ape:at(u * width(T, variant)))
+      if ape_on_write then z = through(state, add(z, bias)) else z = add(through(state, z), bias) end
+      assign(scores, z)
+      if values then assign(values, through(state, wide(kv))) end
+    end
+  end
+
+  -- Load the scores of rows q .. q + #rows - 1, and their values where a row has room for them, into
+  -- variables; those of rows before the sequence stay. rows[i]: scores, values.
+  function reader.load(q, stream, rows)
+    local s, token = g.position - (K - 1) + q, g.token - (K - 1) + q
+    local function each(load)
+      for i, row in ipairs(rows) do load(i - 1, row.scores, row.values) end
+    end
+    local function one_by_one()
+      for i, row in ipairs(rows) do
+        local function here() return (s + (i - 1)):to(u32) end
+        when((token + (i - 1)):ge(g.first_token),
+          function() of_launch(stream, here(), token + (i - 1))(0, row.scores, row.values) end,
+          function() of_ring(stream, here(), false)(0, row.scores, row.values) end)
+      end
+    end
+    -- Groups begin at multiples of the ratio, so rows that are loaded together are all there or none is.
     when(s:ge(0), function()
-      local token = g.token - (K - 1) + q
-      when(token:ge(g.first_token), function() of_launch(token, s:to(u32)) end,
-        function() of_ring(s:to(u32)) end)
-    end)
-  end
-
-  local function ring_row(name, s)
-    return array(p, name, g.slot):at((s % ring):to(u64) * dim):at(g.channel)
-  end
-
-  local function ape(stream_column, s)
-    local row = p.ape:at((s % T.ratio):to(u64) * width(T, variant))
-    return vectors.load_wide(row:at(stream_column):at(g.channel), g.channels)
-  end
-
-  -- Load a row's score, and its value if `values` is given, into variables.
-  function reader.load(q, stream, scores, values)
-    local column = stream == "a" and T.overlap and dim or 0
-    local k_name, z_name = variant.prefix .. "tail_k" .. stream, variant.prefix .. "tail_z" .. stream
-    local state = T.model.state_dtype
-    from(q, function(s)
-      local z = vectors.load_wide(ring_row(z_name, s), g.channels)
-      if not T.model.ape_on_write then z = add(z, ape(column, s)) end
-      assign(scores, z)
-      if values then
-        local k = vectors.load_wide(ring_row(k_name, s), g.channels)
-        assign(values, k)
-      end
-    end, function(token, s)
-      local at = token:to(u64)
-      local z = vectors.load_wide(p.score:bytes(at * p.score_stride):at(column):at(g.channel), g.channels)
-      if T.model.ape_on_write then
-        z = through(state, add(z, ape(column, s)))
-      else
-        z = add(through(state, z), ape(column, s))
-      end
-      assign(scores, z)
-      if values then
-        local k = vectors.load_wide(p.kv:bytes(at * p.kv_stride):at(column):at(g.channel), g.channels)
-        k = through(state, k)
-        assign(values, k)
-      end
+      local aligned = ring % #rows == 0
+      when((token + (#rows - 1)):lt(g.first_token),
+        function() each(of_ring(stream, s:to(u32), aligned)) end,
+        function()
+          when(token:ge(g.first_token), function() each(of_launch(stream, s:to(u32), token)) end, one_by_one)
+        end)
     end)
   end
 
@@ -127,19 +141,17 @@ local function fresh(g, first)
   return slots
 end
 
--- Visit the rows in order: body(q, stream), q a number or, in long groups, a value.
-local function each_row(T, rows_of_group, body)
+-- Visit the rows in order, some together: body(q, count, stream), q a number or, in long groups, a value.
+local function each_rows(T, rows_of_group, body)
   local streams = T.overlap and { "b", "a" } or { "a" }
   local per_stream = rows_of_group // #streams
+  local together = math.min(TOGETHER, per_stream)
   for i, stream in ipairs(streams) do
     local from, to = (i - 1) * per_stream, i * per_stream
     if rows_of_group <= UNROLLED then
-      for q = from, to - 1 do body(q, stream) end
+      for q = from, to - 1, together do body(q, together, stream) end
     else
-      local unroll = math.min(4, per_stream)
-      loop(i32, from, to, unroll, function(q)
-        for u = 0, unroll - 1 do body(q + u, stream) end
-      end)
+      loop(i32, from, to, together, function(q) body(q, together, stream) end)
     end
   end
 end
@@ -154,32 +166,38 @@ local function base_of(most)
   return base
 end
 
--- The softmax over the rows, per channel: the weighted mean of the values.
+-- The softmax over the rows, per channel: the weighted mean of the values. Short groups are read once and
+-- kept; of long ones the scores are read twice. Loads come before what waits for them.
 local function pool(T, g, reader)
   local most, sum, acc = fresh(g, -math.huge), fresh(g, 0.0), fresh(g, 0.0)
-  local kept = {}
-  each_row(T, g.rows, function(q, stream)
-    local scores = fresh(g, -math.huge)
-    local values = g.rows <= UNROLLED and fresh(g, 0.0) or nil
-    reader.load(q, stream, scores, values)
-    kept[#kept + 1] = { scores = scores, values = values }
-    for e = 1, g.channels do most[e]:set(max(most[e]:get(), scores[e]:get())) end
+  local short, kept = g.rows <= UNROLLED, {}
+  local function load(q, count, stream, values)
+    local rows = {}
+    for i = 1, count do rows[i] = { scores = fresh(g, -math.huge), values = values and fresh(g, 0.0) } end
+    reader.load(q, stream, rows)
+    return rows
+  end
+  local function compare(row)
+    for e = 1, g.channels do most[e]:set(max(most[e]:get(), row.scores[e]:get())) end
+  end
+  each_rows(T, g.rows, function(q, count, stream)
+    for _, row in ipairs(load(q, count, stream, short)) do
+      if short then kept[#kept + 1] = row else compare(row) end
+    end
   end)
+  for _, row in ipairs(kept) do compare(row) end
   local base = base_of(most)
-  local function weigh(scores, values)
+  local function weigh(row)
     for e = 1, g.channels do
-      local w = exp2.exp2((scores[e]:get() - base[e]) * exp2.LOG2E)
+      local w = exp2.exp2((row.scores[e]:get() - base[e]) * exp2.LOG2E)
       sum[e]:set(sum[e]:get() + w)
-      acc[e]:set(acc[e]:get() + w * values[e]:get())
+      acc[e]:set(acc[e]:get() + w * row.values[e]:get())
     end
   end
-  if g.rows <= UNROLLED then
-    for _, row in ipairs(kept) do weigh(row.scores, row.values) end
-  else
-    each_row(T, g.rows, function(q, stream)
-      local scores, values = fresh(g, -math.huge), fresh(g, 0.0)
-      reader.load(q, stream, scores, values)
-      weigh(scores, values)
+  for _, row in ipairs(kept) do weigh(row) end
+  if not short then
+    each_rows(T, g.rows, function(q, count, stream)
+      for _, row in ipairs(load(q, count, stream, true)) do weigh(row) end
     end)
   end
   local pooled = {}
@@ -283,6 +301,7 @@ return kernel {
       rows = (T.overlap and 2 or 1) * T.ratio, position = position, token = token:to(i32),
       first_token = p.cu_tokens:at(request):load(), slot = slot:to(u64),
       channels = channels(T), channel = thread * channels(T), dim = dim, prefix = variant.prefix,
+      column = { a = T.overlap and dim or 0, b = 0 },
     }
     local pooled = running.keeps(T) and running.pool(T, p, g) or pool(T, g, row_reader(T, p, variant, g))
     local number = position:to(u32) % T.model.block // T.ratio

@@ -1,9 +1,16 @@
 -- indexer_topk: a token's k best entries, exactly; ties go to the lower entry, the result ascends.
--- One block a token. Scores become integers that sort like them; four passes over the scores find
--- the k-th largest, eight bits at a time, and a last one writes, in order of entry, what lies above
--- it and as many of its equals as are still wanted.
+-- One block a token. Scores become integers that sort like them; four passes over them find the k-th
+-- largest, eight bits at a time, and a last one writes, in order of entry, what lies above it and as
+-- many of its equals as are still wanted. Up to CACHED of them are read once and stay in shared
+-- memory; more are read once a pass.
 local THREADS = 256
 local BINS = 256
+local CACHED = 4096
+
+-- Rows of scores and results begin anywhere; threads take four entries each, from a multiple of 32
+-- bytes on, a memory sector: thread i those from 4 i - skew on, which are not all the row's at its
+-- ends.
+local WIDTH, SECTOR = 4, 8
 
 -- An integer that orders like the score: NaN lowest of all, -0 like +0.
 local function key_of(score)
@@ -33,20 +40,72 @@ local function scan(count, warps)
   return earlier + before - count, total
 end
 
+-- The part of an array of rows that is one row of `n`: `skew` elements before it a sector begins.
+local function vectors_of(array, start, n)
+  local skew = start & (SECTOR - 1)
+  return { pointer = array:at(start // SECTOR * SECTOR), skew = skew:to(u32), n = n,
+    count = (n + skew:to(u32) + (WIDTH - 1)) // WIDTH }
+end
+
+-- The first entry of a vector, and whether all of it is the row's. Entries before the row wrap around
+-- and are beyond it too.
+local function first_of(row, i) return i * WIDTH - row.skew end
+local function is_whole(row, first) return first:lt(row.n) & (first + (WIDTH - 1)):lt(row.n) end
+
+-- The keys of vector i; of entries that are not the row's, 0.
+local function read_keys(row, i)
+  local first, key = first_of(row, i), {}
+  for e = 1, WIDTH do key[e] = variable(u32, 0) end
+  when(is_whole(row, first), function()
+    for e, score in ipairs(row.pointer:at(i * WIDTH):load(WIDTH)) do key[e]:set(key_of(score)) end
+  end, function()
+    for e = 1, WIDTH do
+      when((first + (e - 1)):lt(row.n), function()
+        key[e]:set(key_of(row.pointer:at(i * WIDTH):at(e - 1):load()))
+      end)
+    end
+  end)
+  local out = {}
+  for e = 1, WIDTH do out[e] = key[e]:get() end
+  return out
+end
+
+-- The same, from the cache where the row fits there.
+local function keys(row, i)
+  local key = {}
+  for e = 1, WIDTH do key[e] = variable(u32, 0) end
+  local function set(values) for e = 1, WIDTH do key[e]:set(values[e]) end end
+  when(row.cached, function() set(row.cache:at(i * WIDTH):load(WIDTH)) end,
+    function() set(read_keys(row, i)) end)
+  local out = {}
+  for e = 1, WIDTH do out[e] = key[e]:get() end
+  return out
+end
+
+local function fill_cache(row)
+  when(row.cached, function()
+    loop(u32, thread_id(), row.count, THREADS, function(i)
+      row.cache:at(i * WIDTH):store(read_keys(row, i))
+    end)
+  end)
+end
+
 -- Narrow the search by one digit: `prefix` are the bits known of the k-th key, `wanted` its rank
 -- among the keys with that prefix. Both are variables in shared memory: found[0], found[1].
-local function narrow(scores, n, shift, histogram, found, warps)
+local function narrow(row, shift, histogram, found, warps)
   local thread = thread_id()
   histogram:at(thread):store(0)
   barrier()
   local prefix = found:load()
-  loop(u32, thread, n, THREADS, function(i)
-    local key = key_of(scores:at(i):load())
-    -- Two shifts: a shift by 32 has no meaning.
-    local above = (key >> shift) >> 8
-    when(above:eq((prefix >> shift) >> 8), function()
-      atomic_add(histogram:at((key >> shift) & (BINS - 1)), 1)
-    end)
+  loop(u32, thread, row.count, THREADS, function(i)
+    local first = first_of(row, i)
+    for e, key in ipairs(keys(row, i)) do
+      -- Two shifts: a shift by 32 has no meaning.
+      local above = (key >> shift) >> 8
+      when((first + (e - 1)):lt(row.n) & above:eq((prefix >> shift) >> 8), function()
+        atomic_add(histogram:at((key >> shift) & (BINS - 1)), 1)
+      end)
+    end
   end)
   barrier()
   -- Thread b looks at bin 255 - b: how many keys lie in higher bins?
@@ -62,6 +121,47 @@ local function narrow(scores, n, shift, histogram, found, warps)
   barrier()
 end
 
+-- Entries in order, a tile of vectors at a time: those above the k-th key and the first `equals` of
+-- those equal to it go to chosen[0], [1], ...
+local function choose(row, kth, equals, chosen, warps)
+  local taken, tied = variable(u32, 0, "uniform"), variable(u32, 0, "uniform")
+  loop(u32, 0, row.count, THREADS, function(tile)
+    local i = tile + thread_id()
+    local first, above, ties = first_of(row, i), {}, {}
+    local count = const(u32, 0)
+    for e, key in ipairs(keys(row, imin(i, row.count - 1))) do
+      local inside = (first + (e - 1)):lt(row.n)
+      above[e], ties[e] = (inside & key:gt(kth)):to(u32), (inside & key:eq(kth)):to(u32)
+      count = count + (above[e] | ties[e] << 16)
+    end
+    -- Both counts in one word: a tile has fewer than 2^16 of either.
+    local before, all = scan(count, warps)
+    local higher, equal = taken:get() + (before & 0xffff), tied:get() + (before >> 16)
+    for e = 1, WIDTH do
+      when(above[e]:ne(0) | (ties[e]:ne(0) & equal:lt(equals)), function()
+        chosen:at(higher + imin(equal, equals)):store((first + (e - 1)):to(i32))
+      end)
+      higher, equal = higher + above[e], equal + ties[e]
+    end
+    local sum = all:promise { level = "uniform" }
+    taken:set(taken:get() + (sum & 0xffff))
+    tied:set(tied:get() + (sum >> 16))
+  end)
+end
+
+-- The row from shared memory, where it lies `skew` elements from the start.
+local function write(row, from)
+  loop(u32, thread_id(), row.count, THREADS, function(i)
+    local first, values = first_of(row, i), from:at(i * WIDTH):load(WIDTH)
+    local to = row.pointer:at(i * WIDTH)
+    when(is_whole(row, first), function() to:store(values) end, function()
+      for e = 1, WIDTH do
+        when((first + (e - 1)):lt(row.n), function() to:at(e - 1):store(values[e]) end)
+      end
+    end)
+  end)
+end
+
 return kernel {
   name = "indexer_topk",
   job = "the best entries of a token, exact, ties to the lower entry, ascending",
@@ -71,8 +171,8 @@ return kernel {
 
   params = function() return {
     value("tokens", u32), value("scores_stride", u32), value("topk_stride", u32),
-    input("position", i32, "[tokens]"), input("scores", f32, "[tokens][scores_stride]"),
-    output("topk", i32, "[tokens][topk_stride]"), output("topk_count", i32, "[tokens]"),
+    input("position", i32, "[tokens]"), input("scores", f32, "[tokens][scores_stride]", { align = 16 }),
+    output("topk", i32, "[tokens][topk_stride]", { align = 16 }), output("topk_count", i32, "[tokens]"),
   } end,
 
   build = function(T, p)
@@ -84,31 +184,20 @@ return kernel {
     when(thread:eq(0), function() p.topk_count:at(token):store(count:to(i32)) end)
     return_if(count:eq(0))
 
-    local scores = p.scores:at(token:to(u64) * p.scores_stride:to(u64))
-    local out = p.topk:at(token:to(u64) * p.topk_stride:to(u64))
+    local row = vectors_of(p.scores, token:to(u64) * p.scores_stride:to(u64), n)
+    local out = vectors_of(p.topk, token:to(u64) * p.topk_stride:to(u64), count)
     local histogram, found, warps = shared(u32, BINS), shared(u32, 4), shared(u32, THREADS // 32)
+    local chosen = shared(i32, (T.indexer.topk + 2 * SECTOR) // WIDTH * WIDTH)
+    row.cache, row.cached = shared(u32, CACHED), row.count:le(CACHED // WIDTH)
     when(thread:eq(0), function()
       found:store(0)
       found:at(1):store(count)
     end)
+    fill_cache(row)
     barrier()
-    for shift = 24, 0, -8 do narrow(scores, n, shift, histogram, found, warps) end
-    local kth, equals = found:load(), found:at(1):load()
-
-    -- Entries in order, THREADS at a time; `taken` and `tied` count those before this tile.
-    local taken = variable(u32, 0, "uniform")
-    local tied = variable(u32, 0, "uniform")
-    loop(u32, 0, n, THREADS, function(tile)
-      local i = tile + thread
-      local inside = i:lt(n)
-      local key = key_of(scores:at(imin(i, n - 1)):load())
-      local is_tie = inside & key:eq(kth)
-      local ties_before, ties = scan(is_tie:to(u32), warps)
-      local chosen = inside & (key:gt(kth) | (is_tie & (tied:get() + ties_before):lt(equals)))
-      local before, all = scan(chosen:to(u32), warps)
-      when(chosen, function() out:at(taken:get() + before):store(i:to(i32)) end)
-      taken:set(taken:get() + all:promise { level = "uniform" })
-      tied:set(tied:get() + ties:promise { level = "uniform" })
-    end)
+    for shift = 24, 0, -8 do narrow(row, shift, histogram, found, warps) end
+    choose(row, found:load(), found:at(1):load(), chosen:at(out.skew), warps)
+    barrier()
+    write(out, chosen)
   end,
 }

@@ -38,6 +38,15 @@ CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned, 
                            unsigned);
 CUresult cuLibraryGetKernel(CUkernel *, CUlibrary, const char *);
 CUresult cuLibraryUnload(CUlibrary);
+CUresult cuLibraryLoadFromFile(CUlibrary *, const char *, int *, void **, unsigned, int *, void **,
+                               unsigned);
+CUresult cuLibraryEnumerateKernels(CUkernel *, unsigned, CUlibrary);
+CUresult cuLibraryGetKernelCount(unsigned *, CUlibrary);
+CUresult cuKernelGetLibrary(CUlibrary *, CUkernel);
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *, CUfunction, int, int);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
+CUresult cuMemPoolSetAttribute(CUmemoryPool, int, void *);
+CUresult cuMemPoolGetAttribute(CUmemoryPool, int, void *);
 CUresult cuKernelGetFunction(CUfunction *, CUkernel);
 
 static const char text[] =
@@ -176,6 +185,7 @@ static void check_queries(CUmodule module) {
     int value = 0;
     size_t offset = 0, bytes = 0;
     const char *name = NULL;
+    unsigned count = 0;
     cuFuncGetAttribute(&value, 0, add);
     is(value, 128, "threads by .maxntid");
     cuFuncGetAttribute(&value, 1, add);
@@ -209,13 +219,32 @@ static void check_queries(CUmodule module) {
     is(cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0), 0, "a library");
     is(cuLibraryGetKernel(&kernel, library, "add"), 0, "its kernel");
     is(cuKernelGetFunction(&function, kernel), 0, "as a function");
+    CUkernel list[8] = {NULL};
+    CUlibrary owner = NULL;
+    is(cuLibraryEnumerateKernels(list, 8, library), 0, "all its kernels");
+    is(cuLibraryGetKernelCount(&count, library), 0, "are counted");
+    ok(count > 0 && list[count - 1] && !list[count], "as many as there are");
+    is(cuKernelGetLibrary(&owner, kernel), 0, "whose kernel it is");
+    ok(owner == library, "it knows");
     is(cuLibraryUnload(library), 0, "unloaded");
+    is(cuLibraryLoadFromFile(&library, "tests/kernels/basic.ptx", NULL, NULL, 0, NULL, NULL, 0), 0,
+       "a library of a file");
+    cuLibraryUnload(library);
+    is(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, add, 4, 128), 0, "shared memory for four");
+    is(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, add, 128, bytes), 0, "with so much");
+    ok(value >= 4, "four blocks fit");
+    CUmemoryPool pool;
+    uint64_t keep = 1 << 20;
+    is(cuDeviceGetDefaultMemPool(&pool, 0), 0, "the memory pool");
+    is(cuMemPoolSetAttribute(pool, 4, &keep), 0, "may be told what to keep");
+    is(cuMemPoolGetAttribute(pool, 7, &keep), 0, "says what is used");
+    ok(keep > 0 && keep < 1 << 20, "in bytes");
     is(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 400,
        "a function of it is no handle any more");
 }
 
 int main(void) {
-    tap_plan(20 + 15 + 6 + 23 + 3);
+    tap_plan(20 + 15 + 6 + 23 + 13 + 3);
     setenv("KVF_EXECUTOR_FAIL", "cuMemAllocAsync:2:2", 1);
     tools_start();
     CUmodule module = tools_load(text, NULL);

@@ -132,7 +132,9 @@ static bool near_enough(const struct query *q, uint64_t got, uint64_t want) {
         }
         return true;
     }
-    double x = q_f32(got), y = q_f32(want), error = fabs(x - y);
+    bool wide = !strcmp(q->type[0], "f64");
+    double x = wide ? q_f64(got) : q_f32(got), y = wide ? q_f64(want) : q_f32(want);
+    double error = fabs(x - y);
     return error <= q->absolute || error <= q->relative * fabs(y) ||
            (fabs(y) < 0x1p-126 && error <= 0x1p-148);
 }

@@ -43,6 +43,8 @@ static const struct half_case {
      "%r3;\nmov.b32 {%h9,%h8}, %r3;"},
     {"added as one number", "mov.b32 {%h9,%h8}, %r1;",
      "add.u32 %r3, %r1, 1;\nmov.b32 {%h9,%h8}, %r3;"},
+    {"compared half by half", "set.eq.f16x2.f16x2 %r3, %r1, %r1;\nmov.b32 {%h9,%h8}, %r3;",
+     "set.eq.u32.f16x2 %r3, %r1, %r1;\nmov.b32 {%h8,%h9}, %r3;"},
     {"narrowed from f32", "cvt.rn.f16x2.f32 %r3, %f2, %f1;\nmov.b32 {%h9,%h8}, %r3;",
      "cvt.rn.f16x2.f32 %r3, %f1, %f2;\nmov.b32 {%h9,%h8}, %r3;"},
     {"through 64 bits",

@@ -176,6 +176,16 @@ WANT(want_redux) {
     want[2] = (uint32_t)high;
     want[3] = bits;
 }
+/* Halves, quarters and pairs of the warp, each with a mask of its own. */
+WANT(want_parts) {
+    uint32_t first = t & ~15u, sum = 0, all = 0;
+    for (uint32_t k = 0; k < 16; k++) sum += in(4 * (first + k));
+    for (uint32_t k = 0; k < 8; k++) all |= (in(4 * ((t & ~7u) + k)) & 1) << ((t & 24) + k);
+    want[0] = sum;
+    want[1] = all;
+    want[2] = in(4 * (t ^ 1));
+    want[3] = in(4 * (t ^ 1) + 1);
+}
 WANT(want_elect) {
     want[0] = t % 32 == 4;
     want[1] = t % 32 >= 4 ? 4 : 0xdead;
@@ -219,6 +229,13 @@ WANT(want_own_atomics) {
     want[1] = 0x3c004000 ^ 0x3f804000 << 1 ^ 0x3fc00000;
     want[2] = 0x40004200; /* 2 and 3 */
     want[3] = 0x40004040; /* 2 and 3 */
+}
+WANT(want_extremes) {
+    uint32_t a = in(4 * t), b = in(4 * t + 1);
+    want[0] = a < b ? a : b;
+    want[1] = a;
+    want[2] = (int32_t)a > (int32_t)b ? a : b;
+    want[3] = a;
 }
 WANT(want_half_warp) {
     want[0] = in(4 * (t & ~16u));
@@ -428,12 +445,21 @@ static const struct machine_case cases[] = {
            "redux.sync.max.s32 %r22, %r10, -1;\nredux.sync.xor.b32 %r23, %r10, -1;\n" SAVE(
                "%r20", "%r21", "%r22", "%r23"),
      want_redux},
+    {"redux vote_ballot shfl bar_warp_sync", SHARED,
+     LOAD4 SH_ADDRESS
+     "mov.u32 %r20, %laneid;\nand.b32 %r21, %r20, 16;\nshl.b32 %r22, 0xffff, %r21;\n"
+     "redux.sync.add.u32 %r23, %r10, %r22;\nand.b32 %r21, %r20, 24;\nshl.b32 %r22, 0xff, "
+     "%r21;\nand.b32 %r24, %r10, 1;\nsetp.eq.u32 %p1, %r24, 1;\nvote.sync.ballot.b32 %r24, %p1, "
+     "%r22;\nand.b32 %r21, %r20, 30;\nshl.b32 %r22, 3, %r21;\nshfl.sync.bfly.b32 %r25, %r10, 1, "
+     "0x1e1f, %r22;\nst.shared.u32 [%r9], %r11;\nxor.b32 %r6, %r9, 16;\nbar.warp.sync "
+     "%r22;\nld.shared.u32 %r26, [%r6];\n" SAVE("%r23", "%r24", "%r25", "%r26"),
+     want_parts},
     {"elect", "",
      "mov.u32 %r20, %laneid;\nmov.pred %p1, 0;\nmov.u32 %r21, 0xdead;\nsetp.lt.u32 %p2, %r20, 4;\n"
      "@%p2 bra join;\nelect.sync %r21|%p1, 0xfffffff0;\njoin:\nselp.u32 %r22, 1, 0, %p1;\n" SAVE(
          "%r22", "%r21", "0", "0"),
      want_elect},
-    {"red_bits red_integer red_count bar_sync", SHARED,
+    {"red_bits red_add red_integer red_count bar_sync", SHARED,
      LOAD4 "mov.u32 %r9, sh;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra go;\nst.shared.v4.u32 [%r9], "
            "{0,-1,0,0};\nst.shared.v4.u32 [%r9+16], {0,-1,0,0};\ngo:\nbar.sync 0;\n"
            "atom.shared.add.u32 %r20, [%r9], %r10;\natom.shared.min.u32 %r20, [%r9+4], %r10;\n"
@@ -446,7 +472,7 @@ static const struct machine_case cases[] = {
            "setp.eq.and.u32 %p4, %r23, %r27, %p3;\n@!%p4 mov.u32 %r20, 0xbad;\n" SAVE(
                "%r20", "%r21", "%r22", "%r23"),
      want_atomics},
-    {"atom_integer atom_bits atom_count", "",
+    {"atom_add atom_bits atom_count", "",
      LOAD4 "st.global.u32 [%rd2], 0;\natom.global.add.u32 %r20, [%rd2], %r10;\nst.global.u32 "
            "[%rd2+4], %r1;\natom.add.u32 %r21, [%rd2+4], 5;\natom.global.xor.b32 %r22, [%rd2+4], "
            "0;\nst.global.u32 [%rd2+12], 0;\natom.global.dec.u32 %r23, [%rd2+12], %r1;\n"
@@ -454,6 +480,14 @@ static const struct machine_case cases[] = {
            "add.u32 %r20, %r20, %r10;\nst.global.u32 [%rd2], %r20;\nst.global.u32 [%rd2+4], "
            "%r22;\nadd.u32 %r25, %r23, %r1;\nst.global.u32 [%rd2+12], %r25;\n",
      want_exchange},
+    /* Scope behind the space, as nvcc writes it. */
+    {"atom_integer ld_order st_order", "",
+     LOAD4 "st.global.release.gpu.u32 [%rd2], %r10;\natom.global.cta.min.u32 %r20, [%rd2], %r11;\n"
+           "red.global.sys.min.u32 [%rd2], %r11;\nst.global.u32 [%rd2+4], %r20;\nst.global.u32 "
+           "[%rd2+8], %r10;\natom.global.relaxed.gpu.max.s32 %r21, [%rd2+8], %r11;\n"
+           "ld.global.relaxed.gpu.u32 %r22, [%rd2+4];\nmin.u32 %r21, %r21, %r22;\nmax.u32 %r21, "
+           "%r21, %r22;\nst.global.u32 [%rd2+12], %r21;\n",
+     want_extremes},
     {"atom_exch atom_cas", "",
      LOAD4 "st.global.u32 [%rd2], %r10;\natom.global.exch.b32 %r20, [%rd2], 1;\nst.global.u32 "
            "[%rd2], %r20;\nadd.u32 %r21, %r1, 4;\nst.global.u32 [%rd2+4], %r21;\nadd.u32 %r22, "

@@ -70,7 +70,26 @@ static bool oracle_f32(struct query *q) {
     return true;
 }
 
+/* The upper word of a double alone, subnormals as zero. */
+static uint64_t oracle_upper(uint64_t u) {
+    return (u >> 52 & 0x7ff) ? u >> 32 << 32 : u >> 63 << 63;
+}
+
+static bool oracle_gross_f64(struct query *q) {
+    bool flush = q_has(q, "ftz");
+    long double v = q_f64(flush ? oracle_upper(q->a) : q->a);
+    if (q_is(q, "rsqrt")) v = sqrtl(v);
+    q->d = q_bits64((double)(1 / v));
+    if (flush)
+        q->d = oracle_upper(q->d);
+    else
+        q->relative = 0x1p-50;
+    if (isnan(q_f64(q->d))) q->d = 0x7ff8000000000000u;
+    return true;
+}
+
 static bool oracle_f64(struct query *q) {
+    if (q_has(q, "approx")) return oracle_gross_f64(q);
     double x = q_f64(q->a), y = q_f64(q->b), z = q_f64(q->c), r;
     if (q_is(q, "add"))
         r = x + y;
@@ -252,8 +271,16 @@ static inline bool oracle_compare(struct query *q) {
         return true;
     }
     if (q_is(q, "set")) {
-        bool r = oracle_joined(q, oracle_holds(q, q->type[1], q->a, q->b));
-        q->d = !r ? 0 : !strcmp(q->type[0], "f32") ? 0x3f800000 : UINT32_MAX;
+        const char *to = q->type[0];
+        uint64_t one = !strcmp(to, "f32")                             ? 0x3f800000
+                       : !strncmp(to, "f16", 3)                       ? 0x3c00
+                       : !strncmp(to, "bf16", 4)                      ? 0x3f80
+                       : q_bits(to) == 16 || strstr(q->type[1], "x2") ? 0xffff
+                                                                      : UINT32_MAX;
+        q->d = oracle_joined(q, oracle_holds(q, q->type[1], q->a, q->b)) ? one : 0;
+        if (strstr(q->type[1], "x2") &&
+            oracle_joined(q, oracle_holds(q, q->type[1], q->a >> 16, q->b >> 16)))
+            q->d |= one << 16;
         return true;
     }
     if (!q_is(q, "setp")) return false;
@@ -335,6 +362,8 @@ static bool oracle_tf32(struct query *q) {
               : q_has(q, "rn") ? rest > 0x1000 || (rest == 0x1000 && (kept & 0x2000))
                                : false;
     q->d = isinf(x) ? u : kept + (up ? 0x2000 : 0);
+    if (q_has(q, "satfinite") && (q->d & 0x7f800000) == 0x7f800000)
+        q->d = (q->d & 0x80000000) | 0x7f7fe000;
     return true;
 }
 

@@ -17,7 +17,7 @@ for path in select(2, shell.run("ls templates/*.lua")):gmatch("[^\n]+") do
   jobs[path:match("templates/([%w_]+)%.lua")] = shell.read(path):match('job = "([^"]+)"')
 end
 local readme = shell.read("README.md")
-local from = assert(readme:find("<!-- kernels:", 1, true), "the README has no table of kernels")
+local from = assert(readme:find("<!-- kernels -->", 1, true), "the README has no table of kernels")
 local to = assert(readme:find("<!-- end of kernels", from, true))
 for kernel, job in readme:sub(from, to):gmatch("\n| `([%w_]+)` | ([^|]+) |") do
   rows[kernel] = job

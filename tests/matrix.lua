@@ -19,8 +19,9 @@ local options = {
   { "kv_norm", yes_no }, { "ape_on_write", yes_no }, { "hadamard", yes_no },
   { "round_before_norm", yes_no }, { "round_before_rope", yes_no },
   { "input_dtype", { "bf16", "f32" } }, { "state_dtype", { "f32", "bf16" } },
-  { "drafts", { 0, 1, 2, 3, 4, 5 } }, { "block", { 128, 256 } }, { "heads", { 8, 16, 32, 64, 128 } },
-  { "csa_ratio", { 2, 4, 8, 16 } }, { "hca_ratio", { 2, 16, 64, 128 } }, { "split_rows", { 64, 512 } },
+  { "drafts", { 0, 1, 2, 3, 4, 5, "online" } }, { "block", { 128, 256 } }, { "heads", { 8, 16, 32, 64, 128 } },
+  { "csa_ratio", { 2, 4, 8, 16, 64, 128 } }, { "overlap", yes_no },
+  { "hca_ratio", { 2, 4, 8, 16, 64, 128 } }, { "split_rows", { 64, 512 } },
 }
 
 -- What an example says of rows, windows and indexers; the rest is drawn.
@@ -116,7 +117,8 @@ local function spec(c)
   local shape = shapes[c.geometry]
   local format, align = c.format:match("^(%S+) ?(%d*)$")
   local fields = {}
-  for _, name in ipairs { "heads", "block", "drafts", "kv_norm", "ape_on_write", "hadamard", "split_rows",
+  fields[1] = c.drafts == "online" and "drafts = 0, online = true," or ("drafts = %d,"):format(c.drafts)
+  for _, name in ipairs { "heads", "block", "kv_norm", "ape_on_write", "hadamard", "split_rows",
     "round_before_norm", "round_before_rope" } do
     fields[#fields + 1] = ("%s = %s,"):format(name, c[name])
   end
@@ -132,14 +134,14 @@ return kv.model {
   %s
   types = {
     swa = kv.layer_type { latent, ratio = 0, rope = kv.rope { theta = 10000 } },
-    csa = kv.layer_type { latent, ratio = %d, rope = long, overlap = true,
+    csa = kv.layer_type { latent, ratio = %d, rope = long, overlap = %s,
                           indexer = kv.indexer { %s, format = "%s" } },
     hca = kv.layer_type { latent, ratio = %d, rope = long },
   },
   layers = { "swa", "csa", "hca" },
 }
 ]]):format(shape.head, shape.window, format, c.capability:gsub("%.", ""), align == "" and 32 or align,
-    table.concat(fields, " "), c.csa_ratio, shape.index, c.index, c.hca_ratio)
+    table.concat(fields, " "), c.csa_ratio, c.overlap, shape.index, c.index, c.hca_ratio)
 end
 
 local list = cases()

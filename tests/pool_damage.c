@@ -237,7 +237,7 @@ static void unbound(void) {
     for (uint32_t i = 0; i < m.pool->block_count; i++) {
         int32_t bound = m.pool->shared->bound[0][i];
         if (bound >= 0 && !m.pool->blocks[i].refs)
-            t->masks[(uint32_t)bound / t->ratio * t->words] &=
+            t->masks[(size_t)bound / t->ratio * t->words] &=
                 ~(UINT64_C(1) << bound % (int32_t)t->ratio);
     }
 }

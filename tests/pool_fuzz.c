@@ -3,6 +3,8 @@
  * and the content of every row that a step reads (see pool_model.h). A refused call must leave the
  * pool as it was. An argument sets the number of operations: tests/pool_fuzz 100000000.
  */
+#include <xxhash.h>
+
 #include "pool_model.h"
 
 struct shape {
@@ -68,9 +70,7 @@ static kvf_pool_options choose_options(struct model *m, const struct pool_geomet
 
 /* A copy of everything a refused call must leave alone. */
 static uint64_t digest(const void *at, size_t bytes, uint64_t hash) {
-    const unsigned char *byte = at;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
+    return XXH3_64bits_withSeed(at, bytes, hash);
 }
 
 static uint64_t digest_pool(const kvf_pool *pool) {

@@ -4,6 +4,8 @@
  * first; a state that was explored at least as deep before is left out. After every operation the
  * pool's invariants and every row read are checked. An argument sets the depth.
  */
+#include <xxhash.h>
+
 #include "pool_model.h"
 
 enum action {
@@ -154,9 +156,7 @@ static struct {
 } seen[SEEN];
 
 static uint64_t mix(const void *at, size_t bytes, uint64_t hash) {
-    const unsigned char *byte = at;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
+    return XXH3_64bits_withSeed(at, bytes, hash);
 }
 
 static uint64_t mix_list(const struct pool_list *list, uint64_t hash) {

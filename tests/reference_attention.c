@@ -230,6 +230,14 @@ static float lanes_sum(const float p[32]) {
     return ((eight[0] + eight[1]) + eight[2]) + eight[3];
 }
 
+/* Four warps have a quarter of the dims each; their products are added in their order. */
+static float warps_dot(struct ref_tensor_core core, const uint16_t *q, const uint16_t *row) {
+    float warp[4];
+    for (uint32_t w = 0; w < 4; w++)
+        warp[w] = ref_mma_dot(core, q + w * (DIM / 4), row + w * (DIM / 4), DIM / 4, 0);
+    return ((warp[0] + warp[1]) + warp[2]) + warp[3];
+}
+
 /* m, l and O of one head over a list of `length` rows, tile by tile. */
 static bool same_order(uint32_t head, uint32_t length, const char *target) {
     struct ref_tensor_core core = ref_tensor_core_of(target);
@@ -239,9 +247,9 @@ static bool same_order(uint32_t head, uint32_t length, const char *target) {
         uint16_t weight[32], column[32];
         for (uint32_t i = 0; i < 32; i++) {
             bool there = first + i < length;
-            s[i] = there ? ref_mma_dot(core, now.q[head], row_at(first + i), DIM, 0) *
-                               (.125f * 0x1.715476p+0f)
-                         : -INFINITY;
+            s[i] = there
+                       ? warps_dot(core, now.q[head], row_at(first + i)) * (.125f * 0x1.715476p+0f)
+                       : -INFINITY;
             most = fmaxf(most, s[i]);
         }
         float next = fmaxf(m, most), alpha = ref_exp2(m - next);

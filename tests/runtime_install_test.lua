@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 }
 ]]
 
-tap.plan(30)
+tap.plan(32)
 
 local function runs(command, name)
   local status, output = shell.run(command)
@@ -99,23 +99,24 @@ tap.contains(said, PREFIX .. "/lib/kvforge/libcuda.so.1", "which is found beside
 
 local copy, bundles = shell.directory(), shell.directory()
 os.execute("cp examples/*.c examples/*.h " .. copy)
-runs(("%s build examples/deepseek-v4-flash-ring.lua -o %s/ring > %s/ring.txt"):format(shell.kvforge, bundles, bundles),
-  "a bundle whose header an example includes")
-runs(("%s build examples/tiny.lua -o %s/tiny > %s/tiny.txt"):format(shell.kvforge, bundles, bundles),
-  "a bundle for a pool")
+for _, spec in ipairs { "deepseek-v4-flash-ring", "flash-narrow", "tiny" } do
+  runs(("%s build examples/%s.lua -o %s/%s > %s/log"):format(shell.kvforge, spec, bundles, spec, bundles),
+    "a bundle of " .. spec)
+end
 local _, sources = shell.run("cd " .. copy .. " && ls *.c")
-tap.is(sources, "replay.c\nstate_cache.c\n", "the examples")
+tap.is(sources, "decode.c\nreplay.c\nstate_cache.c\n", "the examples")
 -- POSIX wants dlsym's answer cast to a function, ISO C forbids it: not pedantic.
+local include = ("-I%s/deepseek-v4-flash-ring -I%s/flash-narrow"):format(bundles, bundles)
 for name in sources:gmatch("([%w_]+)%.c") do
-  local command = "cd %s && ${CC:-cc} -std=c17 %s %s $(%s --cflags kvforge) -I%s/ring %s.c -o %s $(%s --libs kvforge) -ldl -lm"
-  runs(command:format(copy, STRICT .. " -Wno-pedantic", SANITIZE, pc, bundles, name, name, pc),
+  local command = "cd %s && ${CC:-cc} -std=c17 %s %s $(%s --cflags kvforge) %s %s.c -o %s $(%s --libs kvforge) -ldl -lm"
+  runs(command:format(copy, STRICT .. " -Wno-pedantic", SANITIZE, pc, include, name, name, pc),
     name .. ".c builds with the installed package alone")
 end
 local run = "LD_LIBRARY_PATH=" .. lib .. " " .. copy .. "/"
-runs(run .. "state_cache " .. bundles .. "/ring", "state_cache runs")
+runs(run .. "state_cache " .. bundles .. "/deepseek-v4-flash-ring", "state_cache runs")
 local report = runs(run .. "replay " .. bundles .. "/tiny --load short --memory 0.2", "replay runs on a bundle")
 tap.contains(report, "requests finished    6000", "and serves every request")
-local _, refusal = shell.run(run .. "replay " .. bundles .. "/ring --load short")
+local _, refusal = shell.run(run .. "replay " .. bundles .. "/deepseek-v4-flash-ring --load short")
 tap.contains(refusal, 'a pool needs window_mode "paged"', "a bundle with rings is refused by name")
 
 -- ---- exports: what is in the list stays, or programs break; what is new is declared in kvforge.h ----

@@ -38,7 +38,7 @@ local function spec()
   local function say(name, values) fields[#fields + 1] = ("%s = %s,"):format(name, one(values)) end
   say("heads", { 1, 2, 3, 5, 8, 12, 16, 24, 64, 128, 200, 256 })
   say("block", { 128, 256 })
-  say("drafts", { 0, 1, 2, 3, 5, 7, 64 })
+  say("drafts", { 0, 1, 2, 3, 5, 7, 64, "0, online = true" })
   say("max_positions", { 8192, 1 << 20, 1 << 30 })
   say("norm_eps", { 0, 1, "1e-6" })
   say("page_align", { 16, 32, 48, 576, 4096 })

@@ -1,6 +1,5 @@
 #!/usr/bin/env lua5.4
--- kvforge-run bench on the executor: everything but the times themselves; what runs on a GPU only; and every
--- kernel beside its version in CUDA C, where there is a compiler for that.
+-- kvforge-run bench on the executor: everything but the times themselves; and the scripts for a GPU without one.
 package.path = "tests/?.lua;lua/?.lua;" .. package.path
 local tap = require "tap"
 local shell = require "shell"
@@ -9,7 +8,7 @@ local json = require "kvforge.json"
 local executor = shell.build .. "/executor/libcuda.so.1"
 if not shell.exists(executor) then tap.skip_all("the executor has not been built") end
 
-tap.plan(28)
+tap.plan(26)
 local dir = shell.directory()
 local bundle = dir .. "/tiny"
 shell.run(("%s build examples/tiny.lua -o %s"):format(shell.kvforge, bundle))
@@ -97,18 +96,5 @@ tap.ok(status == 0 and output:find("^1%.%.0 # SKIP .*no CUDA device"), "no devic
 status, output = gpu("KVF_EXECUTOR_SEED=x", "bench")
 tap.ok(status == 1 and output:find("not ok 1", 1, true), "a driver that does not start is no reason to skip")
 tap.is((gpu("", "nothing")), 2, "an unknown mode is wrong usage")
-
--- ---- beside CUDA C ----
-
-local sanitized = (os.getenv("KVF_SANITIZE") or "") ~= ""
-if sanitized or not shell.find("nvcc") then
-  tap.skip(2, sanitized and "too slow under sanitizers" or "no nvcc here")
-else
-  status, output = shell.run(("KVF_BUILD=%s %s/bench/twins"):format(shell.build, shell.build))
-  tap.is(status, 0, "every kernel computes what its version in CUDA C computes")
-  if status ~= 0 then tap.note(output) end
-  local _, lines = output:gsub("\n%l+ +[%l_]+ +%l+ +%d+ +%d+ +[%d.]+ ", "")
-  tap.ok(lines > 20, "on many batches: " .. lines)
-end
 shell.clean()
 tap.done()

@@ -67,25 +67,34 @@ local variants = {
                ['window_mode = "ring"'] = 'window_mode = "ring", hadamard = false, page_align = 576' } },
 }
 
--- File, what stands in it, what shall, and the kernel that then goes wrong.
+-- File, what stands in it, what shall, the kernel that then goes wrong, and the variant (token).
 local faults = {
-  { "attn.lua", "live:select(s[2 * (r - 1) + c] * scale, -math.huge)",
-    "(s[2 * (r - 1) + c] * scale)", "attn" },
-  { "attn.lua", "(parts[1] + parts[2] + parts[3] + parts[4])",
-    "((parts[1] + parts[2]) + (parts[3] + parts[4]))", "attn" },
-  { "attn.lua", "o[j][h]:get() * alpha[r]", "o[j][h]:get()", "attn" },
+  { "attn.lua", "live[i]:select(x[i] * scale, -math.huge)", "(x[i] * scale)", "attn" },
+  { "attn.lua", "(weights[1] + weights[2]) + (weights[3] + weights[4])",
+    "weights[1] + (weights[2] + (weights[3] + weights[4]))", "attn" },
+  { "attn.lua", "quarter * (HEADS * APART)):load(4)", "(3 - quarter) * (HEADS * APART)):load(4)", "attn" },
+  { "attn.lua", "o[j][h]:get() * alpha", "o[j][h]:get()", "attn" },
   { "lib/gather.lua", "number:ge(0)", "number:ge(-1)", "attn" },
-  { "lib/gather.lua", "position:lt(window)", "position:le(window)", "attn" },
+  { "lib/gather.lua", "(first + row):lt(g.window)", "(first + row):le(g.window)", "attn" },
+  { "lib/stage.lua", "asm(\"cp_async_wait_all\")", "", "attn" },
+  { "lib/stage.lua", "asm(\"cp_async_wait_all\")", "", "indexer_scores" },
+  { "lib/stored.lua", "23 - 8 * (i % 4)", "23 - 8 * ((i + 1) % 4)", "attn", "ds-mla" },
+  { "lib/gather.lua", "(number // place.rows):to(u64)", "((number // place.rows) & 0xfffff):to(u64)", "attn" },
+  { "attn.lua", "gather.expand(rows)\n        barrier()", "gather.expand(rows)", "attn" },
   { "attn_combine.lua", "empty:select(0.0, acc", "empty:select(1.0, acc", "attn_combine" },
   { "attn_combine.lua", "p.sink:at(head):load() * exp2.LOG2E", "p.sink:at(head):load()", "attn_combine" },
   { "indexer_query.lua", "heads ^ -0.5", "heads ^ 0.5", "indexer_query" },
   { "indexer_scores.lua", "{ 16, 8, 4 }", "{ 4, 8, 16 }", "indexer_scores" },
   { "indexer_scores.lua", "max(dots[i], 0.0)", "dots[i]", "indexer_scores" },
+  { "indexer_scores.lua", "live:select(page:get(), 0)", "(live:select(page:get(), 0) & 0xfffff)",
+    "indexer_scores" },
   { "indexer_topk.lua", "score:eq(score):select(key, 0)", "key", "indexer_topk" },
-  { "indexer_topk.lua", "tied:get() + ties_before", "tied:get()", "indexer_topk" },
+  { "indexer_topk.lua", "tied:set(tied:get() + (sum >> 16))", "tied:set(tied:get())", "indexer_topk" },
+  { "indexer_topk.lua", "return { pointer = array:at(start // SECTOR * SECTOR), skew = skew:to(u32)",
+    "return { pointer = array:at(start // SECTOR * SECTOR), skew = (skew & 6):to(u32)", "indexer_topk" },
 }
 
-tap.plan(#variants + 3 + #faults)
+tap.plan(#variants + 6 + #faults)
 
 for _, v in ipairs(variants) do
   spec(v[1], v[2])
@@ -107,6 +116,21 @@ local built, output = build("sm-80", "sm-80")
 assert(built == 0, output)
 passes("sm-80", "sm_80", "KVF_EXECUTOR_CAPABILITY=8.0")
 
+-- Rows so long that a chip with less shared memory has room for one tile of them only, or for none.
+spec("long", { ['"sm_90"'] = '"sm_89"', ['window_mode = "ring"'] = 'window_mode = "paged"',
+               ["head_dim = 128"] = "head_dim = 1024", ['format = "fp8_token"'] = 'format = "bf16"' })
+built, output = build("long", "long")
+assert(built == 0, output)
+local wrong, many = verify("long", "attn", "KVF_EXECUTOR_CAPABILITY=8.9")
+tap.is(#wrong, 0, "one tile of long rows: equal to the references (" .. many .. " cases)")
+spec("long", { ['"sm_90"'] = '"sm_89"', ['window_mode = "ring"'] = 'window_mode = "paged"',
+               ["head_dim = 128"] = "head_dim = 1024" })
+built, output = build("long", "long")
+tap.ok(built ~= 0 and output:find("need %d+ bytes of shared memory, more than a block has"),
+  "no tile of long rows: refused")
+built = build("long", "long", "--target sm_90")
+tap.is(built, 0, "but not for a chip that has room")
+
 for _, fault in ipairs(faults) do
   local templates = dir .. "/templates"
   shell.run(("rm -rf %s && cp -r templates %s"):format(templates, templates))
@@ -114,7 +138,7 @@ for _, fault in ipairs(faults) do
   local first, last = source:find(fault[2], 1, true)
   assert(first, fault[1] .. " has no " .. fault[2])
   shell.write(templates .. "/" .. fault[1], source:sub(1, first - 1) .. fault[3] .. source:sub(last + 1))
-  local status, text = build("token", "faulty", "--templates " .. templates)
+  local status, text = build(fault[5] or "token", "faulty", "--templates " .. templates)
   local failed = status == 0 and verify("faulty", fault[4]) or {}
   if not tap.ok(#failed > 0, ("%s: %s is found"):format(fault[1], fault[3])) then tap.note(text) end
 end

@@ -43,6 +43,8 @@ local variants = {
   { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
+  { "online", "online = true, drafts = 0,", "fp8_ds_mla" },
+  { "online-256", 'online = true, drafts = 0, window_mode = "paged", block = 256, input_dtype = "f32",', "bf16" },
   { "packed", 'window_mode = "paged", packed_lists = true,', "fp8_two_plane" },
   { "paged-256", 'window_mode = "paged", block = 256, page_align = 576,', "fp8_ds_mla" },
 }
@@ -69,7 +71,7 @@ local function failures(output)
   return table.concat(lines, "\n")
 end
 
-tap.plan(3 * #variants + 12 + 17)
+tap.plan(3 * #variants + 12 + 19)
 
 for _, v in ipairs(variants) do
   variant(v[1], v[2], v[3], v[4])
@@ -134,8 +136,10 @@ end
 
 faulty("swa_write.lua", "%(position %+ 1%) %% T%.ring", "(position + 2) %% T.ring", "swa_write")
 faulty("lib/fp8.lua", "LARGEST = 448%.0", "LARGEST = 440.0", "swa_write")
-faulty("state_reset.lua", "swa_pos = %-1", "swa_pos = 0", "state_reset")
-faulty("compress.lua", "state = T%.model%.state_dtype", "state = bf16", "compress")
+faulty("state_reset.lua", "or a%.init", "or 0", "state_reset")
+faulty("compress.lua", "ape_on_write = T%.model%.state_dtype", "ape_on_write = bf16", "compress")
+faulty("lib/running.lua", "imax%(start, g%.first_token%)", "start", "tail_append", "online")
+faulty("lib/running.lua", "before %+ now %* values", "before + values", "compress", "online")
 faulty("lib/fp4.lua", "0x1fffff", "0x200000", "index_compress", "two-plane-plain")
 faulty("tail_append.lua", "%(position %+ 1%) %% T%.ratio", "(position + 2) %% T.ratio", "tail_append")
 -- Heads and tails of slices: where the published kernels once mixed them up.

@@ -43,7 +43,7 @@ KERNEL __launch_bounds__(128) workspace_fill(PARAMS(csa_workspace_fill)) {
             reinterpret_cast<const uint2 *>(from_page + BLOCK * ROW)[position % BLOCK];
 }
 
-/* ---- eight columns a thread ---- */
+/* ---- four columns a thread ---- */
 
 /* Where a compressor's rows are: streams a (the token's own group) and b (the next one). */
 struct tails {
@@ -63,49 +63,6 @@ struct tails {
      {p.prefix##tail_ka_stride, p.prefix##tail_kb_stride},                                                              \
      {p.prefix##tail_za_stride, p.prefix##tail_zb_stride}}
 
-__device__ __forceinline__ void store8(float *to, const float x[8]) {
-    reinterpret_cast<float4 *>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
-    reinterpret_cast<float4 *>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
-}
-
-template <int WIDTH, int STREAMS, int RATIO, typename P>
-__device__ __forceinline__ void append(const P &p, const tails &tail, kvf_address length, uint64_t length_stride) {
-    constexpr int RING = STREAMS * RATIO, COLUMNS = STREAMS * WIDTH;
-    unsigned token = blockIdx.x, column = 8 * threadIdx.x;
-    unsigned request = at<int>(p.batch_id)[token];
-    int position = at<int>(p.position)[token];
-    if (request >= p.requests || position < 0) return;
-    unsigned slot = at<int>(p.state_slot)[request];
-    int last = at<int>(p.cu_tokens)[request + 1];
-    if (slot >= p.slots || static_cast<int>(token) < last - RING) return;
-    float k[8], z[8];
-    widen8(at<uint4>(p.kv, token * p.kv_stride)[threadIdx.x], k);
-    widen8(at<uint4>(p.score, token * p.score_stride)[threadIdx.x], z);
-    const float *ape = at<float>(p.ape) + position % RATIO * COLUMNS + column;
-#pragma unroll
-    for (int i = 0; i < 8; i++) z[i] += ape[i];
-    bool b = STREAMS == 2 && column < WIDTH;
-    int row = position % RING * WIDTH + column % WIDTH;
-    store8(tail.row(b, false, slot) + row, k);
-    store8(tail.row(b, true, slot) + row, z);
-    if (threadIdx.x == 0 && static_cast<int>(token) + 1 == last)
-        *at<int>(length, slot * length_stride) = (position + 1) % RATIO;
-}
-
-KERNEL __launch_bounds__(128) csa_tail_append(PARAMS(csa_tail_append)) {
-    append<DIM, 2, CSA(RATIO)>(p, TWO(), p.tail_len, p.tail_len_stride);
-}
-
-KERNEL __launch_bounds__(32) index_tail_append(PARAMS(csa_index_tail_append)) {
-    append<CSA(INDEXER_DIM), 2, CSA(RATIO)>(p, TWO(idx_), p.idx_tail_len, p.idx_tail_len_stride);
-}
-
-KERNEL __launch_bounds__(64) hca_tail_append(PARAMS(hca_tail_append)) {
-    append<DIM, 1, HCA(RATIO)>(p, ONE(), p.tail_len, p.tail_len_stride);
-}
-
-/* ---- a block a token; four channels a thread ---- */
-
 __device__ __forceinline__ void load4(const uint2 *from, float x[4]) {
     float2 low = widen(from->x), high = widen(from->y);
     x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
@@ -114,6 +71,48 @@ __device__ __forceinline__ void load4(const uint2 *from, float x[4]) {
 __device__ __forceinline__ void load4(const float4 *from, float x[4]) {
     x[0] = from->x, x[1] = from->y, x[2] = from->z, x[3] = from->w;
 }
+
+__device__ __forceinline__ void store4(float *to, const float x[4]) {
+    *reinterpret_cast<float4 *>(to) = make_float4(x[0], x[1], x[2], x[3]);
+}
+
+template <int WIDTH, int STREAMS, int RATIO, typename P>
+__device__ __forceinline__ void append(const P &p, const tails &tail, kvf_address length, uint64_t length_stride) {
+    constexpr int RING = STREAMS * RATIO, COLUMNS = STREAMS * WIDTH;
+    unsigned token = blockIdx.x, column = 4 * threadIdx.x;
+    unsigned request = at<int>(p.batch_id)[token];
+    int position = at<int>(p.position)[token];
+    if (request >= p.requests || position < 0) return;
+    unsigned slot = at<int>(p.state_slot)[request];
+    int last = at<int>(p.cu_tokens)[request + 1];
+    if (slot >= p.slots || static_cast<int>(token) < last - RING) return;
+    float k[4], z[4], bias[4];
+    load4(at<uint2>(p.kv, token * p.kv_stride) + threadIdx.x, k);
+    load4(at<uint2>(p.score, token * p.score_stride) + threadIdx.x, z);
+    load4(at<float4>(p.ape, 4 * (position % RATIO * COLUMNS + column)), bias);
+#pragma unroll
+    for (int i = 0; i < 4; i++) z[i] += bias[i];
+    bool b = STREAMS == 2 && column < WIDTH;
+    int row = position % RING * WIDTH + column % WIDTH;
+    store4(tail.row(b, false, slot) + row, k);
+    store4(tail.row(b, true, slot) + row, z);
+    if (threadIdx.x == 0 && static_cast<int>(token) + 1 == last)
+        *at<int>(length, slot * length_stride) = (position + 1) % RATIO;
+}
+
+KERNEL __launch_bounds__(256) csa_tail_append(PARAMS(csa_tail_append)) {
+    append<DIM, 2, CSA(RATIO)>(p, TWO(), p.tail_len, p.tail_len_stride);
+}
+
+KERNEL __launch_bounds__(64) index_tail_append(PARAMS(csa_index_tail_append)) {
+    append<CSA(INDEXER_DIM), 2, CSA(RATIO)>(p, TWO(idx_), p.idx_tail_len, p.idx_tail_len_stride);
+}
+
+KERNEL __launch_bounds__(128) hca_tail_append(PARAMS(hca_tail_append)) {
+    append<DIM, 1, HCA(RATIO)>(p, ONE(), p.tail_len, p.tail_len_stride);
+}
+
+/* ---- a block a token; four channels a thread ---- */
 
 template <int WIDTH, int STREAMS, int RATIO, typename P> struct group {
     const P &p;
@@ -173,12 +172,13 @@ __device__ __forceinline__ char *pool(const P &p, const tails &tail, kvf_address
         }
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) pooled[4 * threadIdx.x + i] = rounded(acc[i] / sum[i]);
+    for (int i = 0; i < 4; i++) acc[i] = rounded(acc[i] / sum[i]);
+    store4(pooled + 4 * threadIdx.x, acc);
     return at<char>(rows, page * stride);
 }
 
 template <int STREAMS, int RATIO, typename P> __device__ __forceinline__ void compress(const P &p, const tails &tail) {
-    __shared__ float pooled[DIM];
+    __shared__ __align__(16) float pooled[DIM];
     int position, lane = threadIdx.x;
     char *page = pool<DIM, STREAMS, RATIO>(p, tail, p.kv_rows, p.kv_rows_stride, pooled, &position);
     __syncthreads();
@@ -187,7 +187,8 @@ template <int STREAMS, int RATIO, typename P> __device__ __forceinline__ void co
 #pragma unroll
     for (int step = 0; step < 2; step++)
 #pragma unroll
-        for (int i = 0; i < 8; i++) x[step][i] = pooled[8 * (32 * step + lane) + i];
+        for (int half = 0; half < 2; half++)
+            load4(reinterpret_cast<float4 *>(pooled) + 2 * (32 * step + lane) + half, x[step] + 4 * half);
     normalise<2>(x, DIM, at<float4>(p.norm_weight), lane);
     store_latent(x, page, BLOCK / RATIO, position % BLOCK / RATIO,
                  at<float4>(p.rope, uint64_t(position / RATIO * RATIO) * ROPE * 4), lane);
@@ -198,7 +199,7 @@ KERNEL __launch_bounds__(128) hca_compress(PARAMS(hca_compress)) { compress<1, H
 
 KERNEL __launch_bounds__(32) index_compress(PARAMS(csa_index_compress)) {
     constexpr int WIDTH = CSA(INDEXER_DIM), RATIO = CSA(RATIO), ROWS = BLOCK / RATIO;
-    __shared__ float pooled[WIDTH];
+    __shared__ __align__(16) float pooled[WIDTH];
     int position, lane = threadIdx.x;
     tails tail = TWO(idx_);
     char *page = pool<WIDTH, 2, RATIO>(p, tail, p.index_rows, p.index_rows_stride, pooled, &position);
@@ -207,7 +208,7 @@ KERNEL __launch_bounds__(32) index_compress(PARAMS(csa_index_compress)) {
     float x[1][8] = {};
     if (lane < WIDTH / 8)
 #pragma unroll
-        for (int i = 0; i < 8; i++) x[0][i] = pooled[8 * lane + i];
+        for (int half = 0; half < 2; half++) load4(reinterpret_cast<float4 *>(pooled) + 2 * lane + half, x[0] + 4 * half);
     normalise<1>(x, WIDTH, at<float4>(p.norm_weight), lane);
 #pragma unroll
     for (int i = 0; i < 8; i++) x[0][i] = rounded(x[0][i]);

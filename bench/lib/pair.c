@@ -1,7 +1,6 @@
 #include "pair.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +40,10 @@ static void fill_index_page(uint64_t *random, uint8_t *page, uint64_t bytes) {
 
 /* Stored rows and tails, which a load fills with one number all over. */
 static void enrich(uint64_t *random, const kvf_param_info *param, struct buffer *array) {
-    uint64_t bytes = 0, total = buffer_bytes(array);
-    bool pages = sscanf(param->shape, "pages of %lu bytes", &bytes) == 1;
+    static const char words[] = "pages of ";
+    bool pages = !strncmp(param->shape, words, sizeof words - 1);
+    uint64_t bytes = pages ? strtoull(param->shape + sizeof words - 1, NULL, 10) : 0;
+    uint64_t total = buffer_bytes(array);
     if (strstr(param->name, "tail_k") || strstr(param->name, "tail_z"))
         input_vector(random, INPUT_RANDOM, REF_F32, buffer_data(array), (uint32_t)(total / 4));
     else if (!strcmp(param->name, "src"))
@@ -123,6 +124,7 @@ static void compare(const char *dtype, const uint8_t *ours, const uint8_t *their
 
 struct side {
     struct session *session;
+    struct timing *timing; /* null: count */
     const struct pair_job *job;
     struct loaded *loaded;
     CUfunction function; /* of theirs; null: launch ours */
@@ -142,32 +144,38 @@ static unsigned extent(const struct loaded *loaded, const struct pair_extent *ex
     return (unsigned)((value_of(loaded, extent->param) + extent->per - 1) / extent->per);
 }
 
-static bool launch(const struct side *side) {
-    const kvf_driver *driver = side->session->driver;
+/* Launch without waiting. */
+static bool launch(void *context) {
+    const struct side *side = context;
     const struct pair_extent *grid = side->job->grid;
     struct loaded *loaded = side->loaded;
     size_t bytes = loaded->call.info.params_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, loaded->call.bytes,
                      CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-    if (!side->function) return call_launch(side->session, &loaded->call);
-    CUresult code = driver->cuLaunchKernel(side->function, extent(loaded, &grid[0]),
-                                           extent(loaded, &grid[1]), extent(loaded, &grid[2]),
-                                           side->job->block, 1, 1, 0, NULL, NULL, extra);
-    if (code != CUDA_SUCCESS)
-        fprintf(stderr, "twins: %s: launch gave %d\n", side->job->entry, code);
-    return code == CUDA_SUCCESS && session_wait(side->session);
+    kvf_error error = {0};
+    if (!side->function)
+        return !kvf_launch(loaded->call.kernel, NULL, loaded->call.bytes, bytes, &error) ||
+               session_fail("launch", &error);
+    return session_good(side->session,
+                        side->session->driver->cuLaunchKernel(
+                            side->function, extent(loaded, &grid[0]), extent(loaded, &grid[1]),
+                            extent(loaded, &grid[2]), side->job->block, 1, 1, side->job->shared,
+                            NULL, NULL, extra),
+                        "cuLaunchKernel");
 }
 
-/* Put the images on the device, launch, and count. */
-static json_t *run(const struct side *side, const char *entry) {
+/* Put the images on the device, launch once, and count. */
+static bool run(struct side *side, const char *entry, json_t **counters) {
     struct loaded *loaded = side->loaded;
     for (uint32_t i = 0; i < loaded->arrays; i++)
-        if (!buffer_upload(side->session, &loaded->array[i])) return NULL;
-    struct counted *before = counted_now(side->session);
-    json_t *counters = before && launch(side) ? counted_since(side->session, before, entry) : NULL;
+        if (!buffer_upload(side->session, &loaded->array[i])) return false;
+    struct counted *before = side->timing ? NULL : counted_now(side->session);
+    bool good = launch(side) && session_wait(side->session);
+    if (good && before) *counters = counted_since(side->session, before, entry);
+    good = good && (side->timing || *counters);
     free(before);
-    if (!counters) fprintf(stderr, "twins: %s did not run\n", entry);
-    return counters;
+    if (!good) fprintf(stderr, "twins: %s did not run\n", entry);
+    return good;
 }
 
 /* All outputs as they are now, one after another; the caller frees them. */
@@ -234,27 +242,31 @@ static bool run_both(struct side *side, CUmodule theirs, struct pair_result *out
         fprintf(stderr, "twins: %s.cu has no kernel %s\n", side->job->file, side->job->entry);
         return false;
     }
+    if (driver->cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   (int)side->job->shared) != CUDA_SUCCESS)
+        return false;
     for (int i = 0; i < SIDES; i++) {
         side->function = i == THEIRS ? function : NULL;
-        out->counters[i] = run(side, i == THEIRS ? side->job->entry : loaded->call.info.entry);
-        results[i] = out->counters[i] ? outputs(side) : NULL;
+        const char *entry = i == THEIRS ? side->job->entry : loaded->call.info.entry;
+        if (run(side, entry, &out->counters[i])) results[i] = outputs(side);
+        if (results[i] && side->timing) out->ms[i] = timing_median(side->timing, launch, side);
     }
-    bool good = results[OURS] && results[THEIRS];
+    bool good = results[OURS] && results[THEIRS] && out->ms[OURS] >= 0 && out->ms[THEIRS] >= 0;
     if (good) judge(loaded, side->job, results[OURS], results[THEIRS], out);
     free(results[OURS]);
     free(results[THEIRS]);
     return good;
 }
 
-bool pair_run(struct session *session, const struct pair_job *job, bool prefill, CUmodule theirs,
-              struct pair_result *out) {
+bool pair_run(struct session *session, struct timing *timing, const struct pair_job *job,
+              bool prefill, uint32_t requests, CUmodule theirs, struct pair_result *out) {
     const struct load *load = load_find(job->kernel);
     struct loaded loaded;
     kvf_type_info info;
     *out = (struct pair_result){0};
     if (!load || !type_of(session, job->type, &info)) return false;
-    if (!load_make(session, &info, load, prefill, 0, &loaded)) return false;
-    struct side side = {session, job, &loaded, NULL};
+    if (!load_make(session, &info, load, prefill, requests, &loaded)) return false;
+    struct side side = {session, timing, job, &loaded, NULL};
     bool good = run_both(&side, theirs, out);
     load_free(session, &loaded);
     if (!good) pair_free(out);

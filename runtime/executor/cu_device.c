@@ -12,6 +12,10 @@ CU_EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devi
 CU_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device);
 CU_EXPORT CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device);
 CU_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
+CU_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device);
+CU_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes);
+CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
+CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value);
 CU_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
@@ -80,6 +84,48 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
     if (!pool) DONE(CUDA_ERROR_INVALID_VALUE);
     if (device) DONE(CUDA_ERROR_INVALID_DEVICE);
     *pool = (CUmemoryPool)&driver.memory;
+    DONE(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+    return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+/* The one pool keeps nothing back, so there is nothing to trim or to tune. */
+static bool pool_valid(CUmemoryPool pool) {
+    return pool == (CUmemoryPool)&driver.memory;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes) {
+    (void)bytes;
+    ENTER("cuMemPoolTrimTo");
+    DONE(pool_valid(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+enum {
+    POOL_REUSE_FIRST = 1,
+    POOL_REUSE_LAST = 3,
+    POOL_RELEASE_THRESHOLD = 4,
+    POOL_COUNTERS_LAST = 8
+};
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    ENTER("cuMemPoolSetAttribute");
+    bool known = attribute >= POOL_REUSE_FIRST && attribute <= POOL_COUNTERS_LAST;
+    DONE(pool_valid(pool) && known && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    ENTER("cuMemPoolGetAttribute");
+    if (!pool_valid(pool) || !value || attribute < POOL_REUSE_FIRST ||
+        attribute > POOL_COUNTERS_LAST)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    if (attribute <= POOL_REUSE_LAST) {
+        *(int *)value = 1;
+    } else {
+        uint64_t bytes = attribute == POOL_RELEASE_THRESHOLD ? 0 : driver.memory.used_bytes;
+        memcpy(value, &bytes, sizeof bytes);
+    }
     DONE(CUDA_SUCCESS);
 }
 

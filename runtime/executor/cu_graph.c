@@ -107,6 +107,9 @@ CU_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status);
 CU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id,
                                              CUgraph *graph, const CUgraphNode **dependencies,
                                              size_t *count);
+CU_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id,
+                                             CUgraph *graph, const CUgraphNode **dependencies,
+                                             const void **edges, size_t *count);
 CU_EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode);
 CU_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 
@@ -163,6 +166,13 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status) {
     if (!s && capture_active()) DONE(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     *status = s && s->capture ? s->capture_broken ? 2 : 1 : 0;
     DONE(CUDA_SUCCESS);
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                   const CUgraphNode **dependencies, const void **edges,
+                                   size_t *count) {
+    if (edges) *edges = NULL;
+    return cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
 }
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,

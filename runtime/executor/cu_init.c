@@ -283,7 +283,8 @@ static void *find_symbol(const char *name, int version) {
         const char *symbol;
     } later[] = {{"cuCtxCreate", 13000, "cuCtxCreate_v4"},
                  {"cuEventElapsedTime", 12080, "cuEventElapsedTime_v2"},
-                 {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}};
+                 {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
+                 {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"}};
     Dl_info self;
     void *handle;
     char full[128];

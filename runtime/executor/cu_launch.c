@@ -32,6 +32,13 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
                                                     size_t (*shared_of)(int), size_t shared_bytes,
                                                     int limit);
+CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block,
+                                                             CUfunction function,
+                                                             size_t (*shared_of)(int),
+                                                             size_t shared_bytes, int limit,
+                                                             unsigned flags);
+CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function,
+                                                           int blocks, int threads);
 
 /* ---- attributes ---- */
 
@@ -228,6 +235,27 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction func
     if (!best_threads) DONE(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     *block = best_threads;
     *grid = best / best_threads * 132;
+    DONE(CUDA_SUCCESS);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function,
+                                                   size_t (*shared_of)(int), size_t shared_bytes,
+                                                   int limit, unsigned flags) {
+    (void)flags;
+    return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared_of, shared_bytes, limit);
+}
+
+/* The most with which so many blocks still fit. */
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
+                                                 int threads) {
+    ENTER_CONTEXT("cuOccupancyAvailableDynamicSMemPerBlock");
+    if (!bytes || blocks <= 0 || threads <= 0) DONE(CUDA_ERROR_INVALID_VALUE);
+    if (!function_valid(function)) DONE(CUDA_ERROR_INVALID_HANDLE);
+    if (occupancy(function, threads, 0) < blocks) DONE(CUDA_ERROR_INVALID_VALUE);
+    uint64_t used = function->function->shared_bytes + 1024;
+    uint64_t each = (shared_limit_opt_in() + 1024) / (uint64_t)blocks;
+    uint64_t most = (uint64_t)function->max_dynamic_shared;
+    *bytes = each > used ? each - used < most ? each - used : most : 0;
     DONE(CUDA_SUCCESS);
 }
 

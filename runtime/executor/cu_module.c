@@ -288,7 +288,7 @@ void modules_free(void) {
     }
 }
 
-static bool module_valid(const struct CUmod_st *module) {
+bool module_valid(const struct CUmod_st *module) {
     for (const struct CUmod_st *m = driver.modules; m; m = m->next)
         if (m == module) return true;
     return false;
@@ -316,6 +316,8 @@ CU_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *path);
 CU_EXPORT CUresult cuModuleUnload(CUmodule module);
 CU_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CU_EXPORT CUresult cuModuleGetFunctionCount(unsigned *count, CUmodule module);
+CU_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned room,
+                                              CUmodule module);
 CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module,
                                         const char *name);
 CU_EXPORT CUresult cuModuleGetLoadingMode(int *mode);
@@ -347,14 +349,20 @@ static char *read_file(const char *path) {
     return text;
 }
 
+int module_load_file(const char *path, const int *options, void **values, unsigned count,
+                     bool library, struct CUmod_st **out) {
+    if (!path) return CUDA_ERROR_INVALID_VALUE;
+    char *text = read_file(path);
+    if (!text) return CUDA_ERROR_FILE_NOT_FOUND;
+    int result = module_load(text, options, values, count, library, out);
+    free(text);
+    return result;
+}
+
 CUresult cuModuleLoad(CUmodule *module, const char *path) {
     ENTER_CONTEXT("cuModuleLoad");
-    if (!path) DONE(CUDA_ERROR_INVALID_VALUE);
-    char *text = read_file(path);
-    if (!text) DONE(CUDA_ERROR_FILE_NOT_FOUND);
-    int result = module_load(text, NULL, NULL, 0, false, module);
-    free(text);
-    DONE(result);
+    if (capture_active()) DONE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    DONE(module_load_file(path, NULL, NULL, 0, false, module));
 }
 
 CUresult cuModuleUnload(CUmodule module) {
@@ -373,17 +381,30 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     DONE(CUDA_SUCCESS);
 }
 
+unsigned module_functions(const struct CUmod_st *module, struct CUfunc_st **list, unsigned room) {
+    unsigned count = 0;
+    for (struct CUfunc_st *f = module->functions; f; f = f->next, count++)
+        if (count < room) list[count] = f;
+    return count;
+}
+
 CUresult cuModuleGetFunctionCount(unsigned *count, CUmodule module) {
     ENTER_CONTEXT("cuModuleGetFunctionCount");
     if (!count) DONE(CUDA_ERROR_INVALID_VALUE);
     if (!module_valid(module)) DONE(CUDA_ERROR_INVALID_HANDLE);
-    *count = 0;
-    for (const struct CUfunc_st *f = module->functions; f; f = f->next) ++*count;
+    *count = module_functions(module, NULL, 0);
     DONE(CUDA_SUCCESS);
 }
 
-static int get_global(struct CUmod_st *module, const char *name, CUdeviceptr *address,
-                      size_t *bytes) {
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned room, CUmodule module) {
+    ENTER_CONTEXT("cuModuleEnumerateFunctions");
+    if (!functions || !room) DONE(CUDA_ERROR_INVALID_VALUE);
+    if (!module_valid(module)) DONE(CUDA_ERROR_INVALID_HANDLE);
+    module_functions(module, functions, room);
+    DONE(CUDA_SUCCESS);
+}
+
+int module_global(struct CUmod_st *module, const char *name, CUdeviceptr *address, size_t *bytes) {
     if (!name) return CUDA_ERROR_INVALID_VALUE;
     if (!module_valid(module)) return CUDA_ERROR_INVALID_HANDLE;
     const struct variable *v = module_variable(module->module, name);
@@ -396,95 +417,12 @@ static int get_global(struct CUmod_st *module, const char *name, CUdeviceptr *ad
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module,
                               const char *name) {
     ENTER_CONTEXT("cuModuleGetGlobal_v2");
-    DONE(get_global(module, name, address, bytes));
+    DONE(module_global(module, name, address, bytes));
 }
 
 CUresult cuModuleGetLoadingMode(int *mode) {
     ENTER("cuModuleGetLoadingMode");
     if (!mode) DONE(CUDA_ERROR_INVALID_VALUE);
     *mode = 1; /* eager */
-    DONE(CUDA_SUCCESS);
-}
-
-/* ---- libraries: the same, without a context ---- */
-
-CU_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *options,
-                                     void **values, unsigned count, int *library_options,
-                                     void **library_values, unsigned library_count);
-CU_EXPORT CUresult cuLibraryUnload(CUlibrary library);
-CU_EXPORT CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name);
-CU_EXPORT CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library);
-CU_EXPORT CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library);
-CU_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library,
-                                      const char *name);
-CU_EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel);
-CU_EXPORT CUresult cuKernelGetName(const char **name, CUkernel kernel);
-
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *options, void **values,
-                           unsigned count, int *library_options, void **library_values,
-                           unsigned library_count) {
-    (void)library_options;
-    (void)library_values;
-    (void)library_count;
-    ENTER("cuLibraryLoadData");
-    if (capture_active()) DONE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    DONE(module_load(code, options, values, count, true, (struct CUmod_st **)library));
-}
-
-CUresult cuLibraryUnload(CUlibrary library) {
-    ENTER("cuLibraryUnload");
-    struct CUmod_st *module = (struct CUmod_st *)library;
-    if (!module_valid(module) || !module->library) DONE(CUDA_ERROR_INVALID_HANDLE);
-    DONE(module_unload(module));
-}
-
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
-    ENTER("cuLibraryGetKernel");
-    if (!kernel || !name) DONE(CUDA_ERROR_INVALID_VALUE);
-    struct CUmod_st *module = (struct CUmod_st *)library;
-    if (!module_valid(module)) DONE(CUDA_ERROR_INVALID_HANDLE);
-    struct CUfunc_st *found = function_find(module, name);
-    if (!found) DONE(CUDA_ERROR_NOT_FOUND);
-    *kernel = (CUkernel)found;
-    DONE(CUDA_SUCCESS);
-}
-
-CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library) {
-    ENTER("cuLibraryGetKernelCount");
-    struct CUmod_st *module = (struct CUmod_st *)library;
-    if (!count) DONE(CUDA_ERROR_INVALID_VALUE);
-    if (!module_valid(module)) DONE(CUDA_ERROR_INVALID_HANDLE);
-    *count = 0;
-    for (const struct CUfunc_st *f = module->functions; f; f = f->next) ++*count;
-    DONE(CUDA_SUCCESS);
-}
-
-CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library) {
-    ENTER_CONTEXT("cuLibraryGetModule");
-    if (!module) DONE(CUDA_ERROR_INVALID_VALUE);
-    if (!module_valid((struct CUmod_st *)library)) DONE(CUDA_ERROR_INVALID_HANDLE);
-    *module = (struct CUmod_st *)library;
-    DONE(CUDA_SUCCESS);
-}
-
-CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library,
-                            const char *name) {
-    ENTER_CONTEXT("cuLibraryGetGlobal");
-    DONE(get_global((struct CUmod_st *)library, name, address, bytes));
-}
-
-CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
-    ENTER_CONTEXT("cuKernelGetFunction");
-    if (!function) DONE(CUDA_ERROR_INVALID_VALUE);
-    if (!function_valid((struct CUfunc_st *)kernel)) DONE(CUDA_ERROR_INVALID_HANDLE);
-    *function = (struct CUfunc_st *)kernel;
-    DONE(CUDA_SUCCESS);
-}
-
-CUresult cuKernelGetName(const char **name, CUkernel kernel) {
-    ENTER("cuKernelGetName");
-    if (!name) DONE(CUDA_ERROR_INVALID_VALUE);
-    if (!function_valid((struct CUfunc_st *)kernel)) DONE(CUDA_ERROR_INVALID_HANDLE);
-    *name = ((struct CUfunc_st *)kernel)->function->name;
     DONE(CUDA_SUCCESS);
 }

@@ -130,6 +130,12 @@ int set_run(const struct work *work);
 int kernel_run(const struct work *work);
 int module_load(const void *image, const int *options, void **values, unsigned count, bool library,
                 struct CUmod_st **out);
+int module_load_file(const char *path, const int *options, void **values, unsigned count,
+                     bool library, struct CUmod_st **out);
+bool module_valid(const struct CUmod_st *module);
+/* Its functions into `list`, at most `room`; returns how many there are. */
+unsigned module_functions(const struct CUmod_st *module, struct CUfunc_st **list, unsigned room);
+int module_global(struct CUmod_st *module, const char *name, CUdeviceptr *address, size_t *bytes);
 int module_unload(struct CUmod_st *module);
 struct CUfunc_st *function_find(struct CUmod_st *module, const char *name);
 bool function_valid(const struct CUfunc_st *function);

@@ -257,6 +257,8 @@ void warp_return(struct warp *w, uint32_t lanes);
  * Else the lanes wait and the operation will run again.
  */
 bool warp_together(struct warp *w, const struct op *o, uint32_t m, uint32_t members);
+/* Of `all` that execute this operation, `lanes` do so once more, apart from the rest. */
+void warp_again(struct warp *w, const struct op *o, uint32_t all, uint32_t lanes);
 /* bar.arrive: the warp is counted and goes on. */
 void warp_barrier_arrive(struct warp *w, const struct op *o, uint32_t id, uint32_t count);
 

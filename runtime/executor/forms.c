@@ -149,7 +149,48 @@ static unsigned match_row(const char *pattern, const struct opcode_text *opcode,
     return word;
 }
 
-int form_match(const struct opcode_text *opcode, struct op *op, char *why, size_t why_bytes) {
+static bool word_is_one_of(const struct opcode_text *o, unsigned k, const char *words) {
+    struct piece all = {words, strlen(words), false};
+    return piece_has(&all, o->text[k], o->length[k]);
+}
+
+static void swap_words(struct opcode_text *o, unsigned k) {
+    const char *text = o->text[k];
+    uint32_t length = o->length[k];
+    o->text[k] = o->text[k - 1];
+    o->length[k] = o->length[k - 1];
+    o->text[k - 1] = text;
+    o->length[k - 1] = length;
+}
+
+/* Where a modifier stands among those that may come in any order; 9: where it is. */
+static unsigned order_of(const struct opcode_text *o, unsigned k) {
+    if (word_is_one_of(o, k, "weak|volatile|relaxed|acquire|release|acq_rel")) return 0;
+    if (word_is_one_of(o, k, "cta|cluster|gpu|sys")) return 1;
+    if (word_is_one_of(o, k, "global|shared|shared::cta|local|const")) return 2;
+    return 9;
+}
+
+/*
+ * The patterns have one order of modifiers; ptxas takes the semantics, scope and space of a memory
+ * access in any, nvcc writes atom.global.cta.add, and .relu may follow or go before .satfinite.
+ */
+static void put_in_order(struct opcode_text *o) {
+    bool memory = word_is_one_of(o, 0, "atom|red|ld|st");
+    if (memory) {
+        for (unsigned i = 2; i < o->count; i++)
+            for (unsigned k = i; k > 1 && order_of(o, k) < order_of(o, k - 1); k--)
+                swap_words(o, k);
+    } else if (word_is_one_of(o, 0, "cvt")) {
+        for (unsigned k = 1; k + 1 < o->count; k++)
+            if (word_is_one_of(o, k, "relu") && word_is_one_of(o, k + 1, "satfinite"))
+                swap_words(o, k + 1);
+    }
+}
+
+int form_match(const struct opcode_text *written, struct op *op, char *why, size_t why_bytes) {
+    struct opcode_text ordered = *written, *opcode = &ordered;
+    put_in_order(opcode);
     uint32_t h = hash_text(opcode->text[0], opcode->length[0]) % BUCKETS;
     unsigned best = 0;
     for (int i = base_bucket[h]; i >= 0; i = base_next[i]) {

@@ -69,6 +69,18 @@ bool warp_together(struct warp *w, const struct op *o, uint32_t m, uint32_t memb
     return false;
 }
 
+void warp_again(struct warp *w, const struct op *o, uint32_t all, uint32_t lanes) {
+    w->worker->lane_instructions -= (uint64_t)__builtin_popcount(lanes);
+    if (w->worker->counters) {
+        counter_undo(w->worker, w, all);
+        counter_operation(w->worker, w, o, all & ~lanes);
+    }
+    w->mask &= ~lanes;
+    warp_add_group(
+        w, (struct group){.pc = w->pc - 1, .lanes = lanes, .frame = w->frame, .ticked = w->ticks});
+    warp_yield(w);
+}
+
 const struct op *group_op(const struct group *g) {
     return &g->frame->function->ops[g->pc];
 }

@@ -124,6 +124,7 @@ static void atom_run(struct warp *w, const struct op *o, uint32_t m, bool return
     OP_FUNCTION(name) {                                                                            \
         atom_run(w, o, m, returns);                                                                \
     }
+ATOM(atom_add, true)
 ATOM(atom_integer, true)
 ATOM(atom_bits, true)
 ATOM(atom_count, true)
@@ -131,6 +132,7 @@ ATOM(atom_exch, true)
 ATOM(atom_cas, true)
 ATOM(atom_float, true)
 ATOM(atom_half, true)
+ATOM(red_add, false)
 ATOM(red_integer, false)
 ATOM(red_bits, false)
 ATOM(red_count, false)

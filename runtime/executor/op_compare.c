@@ -193,11 +193,31 @@ SETP_PACKED(setp_f16x2_combine)
 SETP_PACKED(setp_bf16x2)
 SETP_PACKED(setp_bf16x2_combine)
 
+/* What stands for true: 1 of a floating-point type, all ones of an integer. */
+static uint32_t set_true(int type) {
+    switch (type) {
+    case T_F32: return 0x3f800000;
+    case T_F16: return 0x3c00;
+    case T_BF16: return 0x3f80;
+    case T_F16X2: return 0x3c003c00;
+    case T_BF16X2: return 0x3f803f80;
+    case T_U16:
+    case T_S16: return 0xffff;
+    default: return UINT32_MAX;
+    }
+}
+
+/* Of pairs each half is compared, and each half of the result set, by itself. */
 static void set_value(struct warp *w, const struct op *o, uint32_t m) {
-    uint32_t r = compare_any(w, o, (enum ptx_type)o->type2);
-    r = combine(o->mode, r, predicate_of(w, o));
-    uint32_t yes = o->type == T_F32 ? 0x3f800000u : UINT32_MAX, v[LANES];
-    EACH_LANE v[i] = r >> i & 1 ? yes : 0;
+    bool pair = o->type2 == T_F16X2 || o->type2 == T_BF16X2;
+    uint32_t p = predicate_of(w, o), yes = set_true(o->type), v[LANES];
+    uint32_t low = combine(o->mode, compare_any(w, o, (enum ptx_type)o->type2), p), high = low;
+    if (pair)
+        high = combine(o->mode,
+                       compare_half(o->compare, source32(w, o->a), source32(w, o->b),
+                                    o->type2 == T_BF16X2, o->flags & FLAG_FTZ, 16),
+                       p);
+    EACH_LANE v[i] = (low >> i & 1 ? yes & 0xffff : 0) | (high >> i & 1 ? yes & 0xffff0000 : 0);
     put32(w, o->d, v, m);
     define(w, o, o->d, m, defined_of(w, o->a) & defined_of(w, o->b) & w->predicates_defined[o->p]);
 }
@@ -220,6 +240,30 @@ SET(set_f16)
 SET(set_f16_combine)
 SET(set_bf16)
 SET(set_bf16_combine)
+SET(set_b_to_f16)
+SET(set_b_to_f16_combine)
+SET(set_b_to_bf16)
+SET(set_b_to_bf16_combine)
+SET(set_s_to_f16)
+SET(set_s_to_f16_combine)
+SET(set_s_to_bf16)
+SET(set_s_to_bf16_combine)
+SET(set_u_to_f16)
+SET(set_u_to_f16_combine)
+SET(set_u_to_bf16)
+SET(set_u_to_bf16_combine)
+SET(set_f32_to_f16)
+SET(set_f32_to_f16_combine)
+SET(set_f32_to_bf16)
+SET(set_f32_to_bf16_combine)
+SET(set_f64_to_f16)
+SET(set_f64_to_f16_combine)
+SET(set_f64_to_bf16)
+SET(set_f64_to_bf16_combine)
+SET(set_f16x2)
+SET(set_f16x2_combine)
+SET(set_bf16x2)
+SET(set_bf16x2_combine)
 
 /* ---- selection ---- */
 

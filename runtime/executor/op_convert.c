@@ -203,6 +203,10 @@ OP_FUNCTION(cvt_from_integer) {
     from_integer(w, o, m);
 }
 
+OP_FUNCTION(cvt_from_integer_ftz) {
+    from_integer(w, o, m);
+}
+
 OP_FUNCTION(cvt_bf16_integer) {
     from_integer(w, o, m);
 }
@@ -266,6 +270,11 @@ CVT_FLOAT(cvt_f32_f64)
 CVT_FLOAT(cvt_narrow_bf16)
 CVT_FLOAT(cvt_bf16_f64)
 CVT_FLOAT(cvt_relu)
+CVT_FLOAT(cvt_widen_rounded)
+CVT_FLOAT(cvt_bf16_ftz)
+CVT_FLOAT(cvt_f16_bf16)
+CVT_FLOAT(cvt_bf16_f16)
+CVT_FLOAT(cvt_finite)
 CVT_FLOAT(cvt_same_f16)
 CVT_FLOAT(cvt_same_bf16)
 CVT_FLOAT(cvt_same_f32)
@@ -336,6 +345,10 @@ OP_FUNCTION(cvt_pair) {
     convert_pair(w, o, m);
 }
 
+OP_FUNCTION(cvt_pair_finite) {
+    convert_pair(w, o, m);
+}
+
 OP_FUNCTION(cvt_fp8_f32) {
     convert_pair(w, o, m);
 }
@@ -377,6 +390,10 @@ static void to_tf32(struct warp *w, const struct op *o, uint32_t m) {
     }
     put32(w, o->d, r, m);
     define(w, o, o->d, m, defined_of(w, o->a));
+}
+
+OP_FUNCTION(cvt_tf32_finite) {
+    to_tf32(w, o, m);
 }
 
 OP_FUNCTION(cvt_tf32_f32) {

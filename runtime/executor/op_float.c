@@ -223,6 +223,25 @@ F64_N(div_f64, 2, x / y)
 F64_N(rcp_f64, 1, 1.0 / x)
 F64_N(sqrt_f64, 1, sqrt(x))
 
+/*
+ * The gross approximations of doubles: only the upper 32 bits of the operand are looked at, and of
+ * the result only they are given, with subnormals flushed.
+ */
+static double upper64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    u &= 0xffffffff00000000u;
+    if (!(u & 0x7ff0000000000000u)) u &= 0x8000000000000000u;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+static double reciprocal_root(bool gross, double x) {
+    return gross ? upper64(1.0 / sqrt(upper64(x))) : (double)(1.0L / sqrtl(x));
+}
+
+F64_N(rcp_approx_f64, 1, upper64(1.0 / upper64(x)))
+F64_N(rsqrt_approx_f64, 1, reciprocal_root(o->flags &FLAG_FTZ, x))
+
 static inline double minimum64(double x, double y, bool most) {
     if (x != x) return y;
     if (y != y) return x;

@@ -1,31 +1,45 @@
 /* Operations among the lanes of a warp. */
 #include "access.h"
 
-/* The mask operand, the same in all lanes that take part; 0 when the operation must not go on. */
-static uint32_t member_mask(struct warp *w, const struct op *o, uint32_t m, int32_t slot) {
-    const uint32_t *mask = source32(w, slot);
-    uint32_t lane = (uint32_t)__builtin_ctz(m);
-    uint32_t members = mask[lane];
-    uint32_t outside = m & ~members;
-    if (__builtin_expect(outside != 0, 0)) {
-        report_lane(w, o, (uint32_t)__builtin_ctz(outside), FINDING_WARP_MASK, 0, NULL,
-                    "a lane executes this with a mask 0x%08x that does not name it", members);
-        return 0;
-    }
+/*
+ * Lanes of m whose mask is that of the first. The others must be of other masks altogether, such as
+ * the other half of the warp; 0 when that is not so, which is reported.
+ */
+static uint32_t lanes_of_mask(struct warp *w, const struct op *o, uint32_t m,
+                              const uint32_t *mask) {
+    uint32_t members = mask[__builtin_ctz(m)], alike = 0;
     EACH_SET_LANE(i, m) {
-        if (mask[i] == members) continue;
-        report_lane(w, o, i, FINDING_WARP_MASK, 1, NULL,
-                    "lanes that must take part together have different masks 0x%08x and 0x%08x",
-                    members, mask[i]);
-        return 0;
+        if (!(mask[i] >> i & 1)) {
+            report_lane(w, o, i, FINDING_WARP_MASK, 0, NULL,
+                        "a lane executes this with a mask 0x%08x that does not name it", mask[i]);
+            return 0;
+        }
+        alike |= (uint32_t)(mask[i] == members) << i;
+        if (mask[i] != members && (mask[i] & members)) {
+            report_lane(w, o, i, FINDING_WARP_MASK, 1, NULL,
+                        "lanes that must take part together have different masks 0x%08x and 0x%08x",
+                        members, mask[i]);
+            return 0;
+        }
     }
-    return members;
+    return alike;
 }
 
-/* True when the lanes of m are all here; they then act as one. */
-static bool gather(struct warp *w, const struct op *o, uint32_t m, int32_t slot) {
-    uint32_t members = member_mask(w, o, m, slot);
-    if (!members || !warp_together(w, o, m, members)) return false;
+/*
+ * True when the lanes of *m that have the first one's mask are all here; they then act as one, and
+ * are what is left in *m. Lanes of other masks execute the operation after them.
+ */
+static bool gather(struct warp *w, const struct op *o, uint32_t *m, int32_t slot) {
+    const uint32_t *mask = source32(w, slot);
+    uint32_t members = mask[__builtin_ctz(*m)], others = *m & ~members;
+    EACH_SET_LANE(i, *m) others |= (uint32_t)(mask[i] != members) << i;
+    if (__builtin_expect(others != 0, 0)) {
+        uint32_t alike = lanes_of_mask(w, o, *m, mask);
+        if (!alike) return false;
+        warp_again(w, o, *m, *m & ~alike);
+        *m = alike;
+    }
+    if (!warp_together(w, o, *m, members)) return false;
     w->epoch++; /* it orders the accesses of its lanes */
     return true;
 }
@@ -56,7 +70,7 @@ static void source_lane(int mode, int lane, uint32_t b, uint32_t c, int *from, b
 }
 
 OP_FUNCTION(shfl) {
-    if (!gather(w, o, m, o->e)) return;
+    if (!gather(w, o, &m, o->e)) return;
     const uint32_t *a = source32(w, o->a), *b = source32(w, o->b), *c = source32(w, o->c);
     uint32_t known_a = defined_of(w, o->a), known = 0, r[LANES] = {0}, in = 0, bad = 0;
     EACH_SET_LANE(i, m) {
@@ -86,7 +100,7 @@ OP_FUNCTION(shfl) {
 }
 
 OP_FUNCTION(vote) {
-    if (!gather(w, o, m, o->a)) return;
+    if (!gather(w, o, &m, o->a)) return;
     uint32_t p = predicate_of(w, o) & m, known = w->predicates_defined[o->p];
     bool all_known = (m & ~known) == 0, r;
     switch (o->mode) {
@@ -98,7 +112,7 @@ OP_FUNCTION(vote) {
 }
 
 OP_FUNCTION(vote_ballot) {
-    if (!gather(w, o, m, o->a)) return;
+    if (!gather(w, o, &m, o->a)) return;
     uint32_t p = predicate_of(w, o) & m, known = w->predicates_defined[o->p], r[LANES];
     EACH_LANE r[i] = p;
     put32(w, o->d, r, m);
@@ -119,7 +133,7 @@ static uint64_t match_value(const struct warp *w, const struct op *o, uint32_t l
 }
 
 OP_FUNCTION(match_any) {
-    if (!gather(w, o, m, o->b)) return;
+    if (!gather(w, o, &m, o->b)) return;
     uint32_t r[LANES] = {0}, known = defined_of(w, o->a);
     EACH_SET_LANE(i, m)
     EACH_SET_LANE(j, m)
@@ -129,7 +143,7 @@ OP_FUNCTION(match_any) {
 }
 
 OP_FUNCTION(match_all) {
-    if (!gather(w, o, m, o->b)) return;
+    if (!gather(w, o, &m, o->b)) return;
     uint32_t r[LANES], known = defined_of(w, o->a);
     uint64_t first = match_value(w, o, (uint32_t)__builtin_ctz(m));
     bool same = true;
@@ -154,7 +168,7 @@ static uint32_t reduce_two(const struct op *o, uint32_t x, uint32_t y) {
 }
 
 static void reduce_lanes(struct warp *w, const struct op *o, uint32_t m) {
-    if (!gather(w, o, m, o->b)) return;
+    if (!gather(w, o, &m, o->b)) return;
     const uint32_t *a = source32(w, o->a);
     uint32_t known = defined_of(w, o->a), r[LANES], first = (uint32_t)__builtin_ctz(m);
     uint32_t total = a[first];
@@ -174,7 +188,7 @@ OP_FUNCTION(redux_bits) {
 
 /* The leader is the lowest lane that takes part. */
 OP_FUNCTION(elect) {
-    if (!gather(w, o, m, o->a)) return;
+    if (!gather(w, o, &m, o->a)) return;
     uint32_t r[LANES], leader = (uint32_t)__builtin_ctz(m);
     EACH_LANE r[i] = leader;
     put32(w, o->d, r, m);
@@ -183,5 +197,5 @@ OP_FUNCTION(elect) {
 }
 
 OP_FUNCTION(bar_warp_sync) {
-    gather(w, o, m, o->a);
+    gather(w, o, &m, o->a);
 }

@@ -78,7 +78,7 @@ bool race_block_new(struct block *b) {
     r->write_bytes = arena_alloc(&b->worker->arena, n);
     if (!words || !r->write_bytes) return false;
     uint32_t **parts[6] = {&r->write_epoch, &r->write_key, &r->write_op,
-                           &r->read_epoch,  &r->read_key,  &r->read_op};
+                           &r->read.epoch,  &r->read.key,  &r->read.op};
     for (size_t i = 0; i < 6; i++) *parts[i] = words + i * n;
     b->races = r;
     return true;
@@ -132,6 +132,55 @@ static bool same_write(const struct access *a, uint32_t lane, uint64_t cell, uin
     return stores_what_is_there(a, lane, cell);
 }
 
+static void add_reader(struct race_readers *r, uint64_t at, uint32_t epoch, uint32_t key,
+                       uint32_t op) {
+    bool others = r->epoch[at] == epoch && r->key[at] != key;
+    if (others && r->key[at] != MANY) {
+        /* Two threads, or one thread at two epochs of its warp. */
+        bool same = thread_of(r->key[at]) == thread_of(key);
+        bool same_warp = thread_of(r->key[at]) / LANES == thread_of(key) / LANES &&
+                         r->key[at] >> 10 != key >> 10;
+        r->key[at] = same || same_warp ? key : MANY;
+    } else if (!others) {
+        r->key[at] = key;
+    }
+    r->epoch[at] = epoch;
+    r->op[at] = op;
+}
+
+/* Room for the readers of halves; they have been used in this epoch. */
+static bool halves_ready(struct block *b, struct race_shared *r) {
+    r->halves_used = b->epoch;
+    if (r->half.epoch) return true;
+    size_t n = 2 * (r->cells + 16);
+    uint32_t *words = arena_alloc(&b->worker->arena, 3 * n * sizeof *words);
+    if (!words) return false;
+    r->half = (struct race_readers){words, words + n, words + 2 * n};
+    return true;
+}
+
+static bool read_by_others(const struct race_readers *r, uint64_t at, uint32_t epoch,
+                           uint32_t key) {
+    return r->epoch[at] == epoch && (r->key[at] == MANY || unordered(key, r->key[at]));
+}
+
+/* A write of these bytes after reads. Of single bytes it is not known who read which. */
+static void check_readers(struct access *a, const struct race_shared *r, uint32_t lane,
+                          uint64_t cell, uint32_t key, uint8_t bytes) {
+    uint32_t epoch = a->w->block->epoch;
+    if (read_by_others(&r->read, cell, epoch, key)) {
+        report_shared(a, lane, cell, r->read.key[cell], r->read.op[cell], false);
+        return;
+    }
+    if (r->halves_used != epoch || !r->half.epoch) return;
+    for (unsigned h = 0; h < 2; h++) {
+        uint64_t at = 2 * cell + h;
+        if ((bytes >> (2 * h) & 3) != 3 || !read_by_others(&r->half, at, epoch, key)) continue;
+        report_shared(a, lane, cell, r->half.key[at], r->half.op[at], false);
+        return;
+    }
+}
+
 static void shared_cell(struct access *a, struct race_shared *r, uint32_t lane, uint64_t cell,
                         uint32_t key, uint32_t op, bool is_strong) {
     uint32_t epoch = a->w->block->epoch;
@@ -147,9 +196,7 @@ static void shared_cell(struct access *a, struct race_shared *r, uint32_t lane, 
             report_shared(a, lane, cell, r->write_key[cell], r->write_op[cell], true);
     }
     if (write) {
-        if (r->read_epoch[cell] == epoch && !is_strong && bytes == 15 &&
-            (r->read_key[cell] == MANY || unordered(key, r->read_key[cell])))
-            report_shared(a, lane, cell, r->read_key[cell], r->read_op[cell], false);
+        if (!is_strong) check_readers(a, r, lane, cell, key, bytes);
         bool joins = r->write_epoch[cell] == epoch && r->write_key[cell] == key;
         r->write_bytes[cell] =
             (uint8_t)((joins ? r->write_bytes[cell] & 15 : 0) | bytes | (is_strong ? ATOMIC : 0));
@@ -158,18 +205,11 @@ static void shared_cell(struct access *a, struct race_shared *r, uint32_t lane, 
         r->write_op[cell] = op;
     }
     if ((a->kind & ACCESS_READ) && !is_strong) {
-        bool others = r->read_epoch[cell] == epoch && r->read_key[cell] != key;
-        if (others && r->read_key[cell] != MANY) {
-            /* Two threads, or one thread at two epochs of its warp. */
-            bool same = thread_of(r->read_key[cell]) == thread_of(key);
-            bool same_warp = thread_of(r->read_key[cell]) / LANES == thread_of(key) / LANES &&
-                             r->read_key[cell] >> 10 != key >> 10;
-            r->read_key[cell] = same || same_warp ? key : MANY;
-        } else if (!others) {
-            r->read_key[cell] = key;
-        }
-        r->read_epoch[cell] = epoch;
-        r->read_op[cell] = op;
+        if (bytes == 15)
+            add_reader(&r->read, cell, epoch, key, op);
+        else if (halves_ready(a->w->block, r))
+            for (unsigned h = 0; h < 2; h++)
+                if (bytes >> (2 * h) & 3) add_reader(&r->half, 2 * cell + h, epoch, key, op);
     }
 }
 
@@ -185,10 +225,10 @@ static bool shared_quick(struct access *a, struct race_shared *r, uint32_t op) {
     uint32_t per = a->bytes / 4, epoch = a->w->block->epoch, base = key_of(a->w, 0);
     uint64_t cell = first / 4, n = (uint64_t)per * LANES;
     uint32_t busy = 0;
-    const uint32_t *we = r->write_epoch + cell, *re = r->read_epoch + cell;
+    const uint32_t *we = r->write_epoch + cell, *re = r->read.epoch + cell;
     if (a->kind & ACCESS_WRITE) {
         for (uint64_t i = 0; i < n; i++) busy |= (we[i] == epoch) | (re[i] == epoch);
-        if (busy) return false;
+        if (busy || r->halves_used == epoch) return false;
         memset(r->write_bytes + cell, 15, n);
         for (uint64_t i = 0; i < n; i++) {
             r->write_epoch[cell + i] = epoch;
@@ -199,9 +239,9 @@ static bool shared_quick(struct access *a, struct race_shared *r, uint32_t op) {
         for (uint64_t i = 0; i < n; i++) busy |= (we[i] == epoch) | (re[i] == epoch);
         if (busy) return false;
         for (uint64_t i = 0; i < n; i++) {
-            r->read_epoch[cell + i] = epoch;
-            r->read_key[cell + i] = base + (uint32_t)i / per;
-            r->read_op[cell + i] = op;
+            r->read.epoch[cell + i] = epoch;
+            r->read.key[cell + i] = base + (uint32_t)i / per;
+            r->read.op[cell + i] = op;
         }
     }
     return true;

@@ -38,9 +38,17 @@ struct race_page {
     struct race_segment segments[RACE_SEGMENTS];
 };
 
+/* Readers of whole cells, and apart from them, as halves of a cell may be different threads' data,
+ * readers of less; the latter is null until there is one, and counts in epoch `halves_used`. */
+struct race_readers {
+    uint32_t *epoch, *key, *op;
+};
+
 struct race_shared {
     uint64_t cells;
-    uint32_t *write_epoch, *write_key, *write_op, *read_epoch, *read_key, *read_op;
+    uint32_t *write_epoch, *write_key, *write_op;
+    struct race_readers read, half;
+    uint32_t halves_used;
     uint8_t *write_bytes;
 };
 

@@ -67,7 +67,8 @@ static uint32_t half_of(const struct flow *f, int32_t slot, unsigned k) {
 
 static void both(const struct flow *f, struct halves *h, unsigned count) {
     for (unsigned k = 0; k < count; k++)
-        h->known[k] = half_of(f, f->o->a, k) & half_of(f, f->o->b, k) & half_of(f, f->o->c, k);
+        h->known[k] = half_of(f, f->o->a, k) & half_of(f, f->o->b, k) & half_of(f, f->o->c, k) &
+                      f->w->predicates_defined[f->o->p];
 }
 
 static void copy(const struct flow *f, struct halves *h, int32_t slot) {
@@ -166,11 +167,13 @@ static void find_halves(const struct flow *f, struct halves *h) {
     case FORM_cvt_integer: convert(f, h); return;
     case FORM_cvt_bf16x2_f32:
     case FORM_cvt_pair:
+    case FORM_cvt_pair_finite:
         h->known[0] = half_of(f, o->b, 0) & half_of(f, o->b, 1);
         h->known[1] = half_of(f, o->a, 0) & half_of(f, o->a, 1);
         return;
     default:
-        if (is_pair(o->type) && form_table[o->form].class <= CLASS_FLOAT) both(f, h, 2);
+        if ((is_pair(o->type) || is_pair(o->type2)) && form_table[o->form].class <= CLASS_FLOAT)
+            both(f, h, 2);
     }
 }
 

@@ -58,9 +58,7 @@ static void scores(const struct ref_type *type, const struct ref_attn *args,
                    const struct tile *tile, const uint16_t *q, float s[TILE]) {
     float factor = args->scale * REF_LOG2E;
     for (uint32_t i = 0; i < TILE; i++)
-        s[i] = tile->masked[i]
-                   ? -INFINITY
-                   : product(type, args, q, tile->row[i]) * factor;
+        s[i] = tile->masked[i] ? -INFINITY : product(type, args, q, tile->row[i]) * factor;
 }
 
 /* Pairs first, then pairs of pairs, within each eight; the four eights in order. */

@@ -11,17 +11,23 @@ struct counted {
     kvfExecutorKernel kernels[];
 };
 
-/* A function of the executor; the members are what dlsym gives and what it is. */
-typedef union extra {
-    void *symbol;
-    int (*count)(int on);
-    size_t (*kernels)(kvfExecutorKernel *list, size_t count);
-} extra;
+typedef int counting(int on);
+typedef size_t listing(kvfExecutorKernel *list, size_t count);
+
+/* A function of the executor, or null: POSIX lets its address travel in a void *. */
+static listing *lister(const struct session *session) {
+    listing *list;
+    void *symbol = driver_extra(session->driver, "kvfExecutorKernels");
+    memcpy(&list, &symbol, sizeof list);
+    return list;
+}
 
 bool counted_start(struct session *session) {
-    const extra count = {driver_extra(session->driver, "kvfExecutorCount")};
-    if (count.symbol && driver_extra(session->driver, "kvfExecutorKernels")) {
-        count.count(1);
+    counting *count;
+    void *symbol = driver_extra(session->driver, "kvfExecutorCount");
+    memcpy(&count, &symbol, sizeof count);
+    if (count && lister(session)) {
+        count(1);
         return true;
     }
     fprintf(stderr, "kvforge-run: only the executor counts\n");
@@ -29,12 +35,12 @@ bool counted_start(struct session *session) {
 }
 
 struct counted *counted_now(struct session *session) {
-    const extra get = {driver_extra(session->driver, "kvfExecutorKernels")};
-    size_t count = get.kernels(NULL, 0);
+    listing *list = lister(session);
+    size_t count = list ? list(NULL, 0) : 0;
     struct counted *out = calloc(1, sizeof *out + count * sizeof *out->kernels);
     if (!out) return NULL;
     for (size_t i = 0; i < count; i++) out->kernels[i].size = sizeof *out->kernels;
-    get.kernels(out->kernels, count);
+    if (list) list(out->kernels, count);
     out->count = count;
     return out;
 }

@@ -13,8 +13,8 @@
 /* Attention and the indexer do much for each token: fewer of them say the same. */
 static const struct load loads[] = {
     {"swa_write", 256, 4, "row"},           {"swa_write_workspace", 0, 4, "row"},
-    {"workspace_fill", 0, 4, "row"},        {"tail_append", 256, 4, "row"},
-    {"index_tail_append", 256, 4, "row"},   {"compress", 256, 4, "row"},
+    {"workspace_fill", 0, 4, "row"},        {"tail_append", 256, 4, "token"},
+    {"index_tail_append", 256, 4, "token"}, {"compress", 256, 4, "row"},
     {"index_compress", 256, 4, "row"},      {"row_lists", 256, 1, "entry"},
     {"row_lists_workspace", 0, 1, "entry"}, {"translate_pack", 256, 0, "entry"},
     {"q_norm_rope", 64, 0, "head"},         {"inverse_rope", 64, 0, "head"},
@@ -70,7 +70,8 @@ static uint32_t group_rows(const struct bench *b) {
 
 static void set_sizes(struct bench *b, uint32_t requests, bool prefill) {
     const struct ref_type *rules = &b->rules;
-    if (compresses(b) && !prefill) requests = smaller(requests, POOLED_ROWS / group_rows(b));
+    if (compresses(b) && !prefill && rules->ratio && !ref_keeps_running(rules))
+        requests = smaller(requests, POOLED_ROWS / group_rows(b));
     b->requests = requests;
     b->positions = smaller(LOAD_LAST + 1, b->session->model.max_positions);
     b->each = prefill ? smaller(LOAD_CHUNK, b->positions) : 1;
@@ -264,15 +265,12 @@ static bool set_all(struct bench *b) {
 /* ---- what was worked on ---- */
 
 static uint64_t units_of(const struct bench *b) {
-    uint32_t tail = group_rows(b) + b->rules.drafts, ring = b->rules.ring;
+    uint32_t ring = b->rules.ring;
     bool paged = b->session->rules.paged;
     uint64_t tokens = b->tokens, requests = b->requests;
     if (ref_keeps_running(&b->rules) && compresses(b)) return tokens; /* the rest is in the state */
-    if (ref_keeps_running(&b->rules) && strstr(b->kernel, "tail_append"))
-        return requests * smaller(b->each, b->rules.ratio);
     if (compresses(b))
         return requests * (b->each > 1 ? b->each / b->rules.ratio : 1) * group_rows(b);
-    if (strstr(b->kernel, "tail_append")) return requests * smaller(b->each, tail);
     if (kernel_is(b, "swa_write")) return requests * (paged ? b->each : smaller(b->each, ring));
     if (kernel_is(b, "workspace_fill"))
         return requests * smaller(b->window - 1, b->positions - b->each);

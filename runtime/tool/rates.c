@@ -116,8 +116,8 @@ static bool measure_products(struct timing *timing, uint32_t blocks, uint32_t st
                      "cuModuleGetFunction") &&
         session_alloc(session, (size_t)4 * blocks * THREADS, &p.out);
     double ms = good ? timing_median(timing, submit_products, &p) : -1;
-    double macs = (double)blocks * WARPS * CHAINS * MACS * steps;
-    *out = ms > 0 ? macs / ms * 1e3 : 0;
+    uint64_t macs = (uint64_t)blocks * steps * WARPS * CHAINS * MACS;
+    *out = ms > 0 ? (double)macs / ms * 1e3 : 0;
     good = ms >= 0 && check_products(&p);
     session_free(session, p.out);
     if (module) driver->cuModuleUnload(module);

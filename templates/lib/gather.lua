@@ -60,25 +60,24 @@ function gather.idle(g, first)
   return gather.tile(g, first)
 end
 
--- Look up the row number that the next fetch, of the tile from `first` on, needs.
+-- Look up the row number that the next fetch, of the tile from `first` on, needs: early, so that nobody
+-- waits for it then.
 function gather.look(g, first)
   local position = first + g.row
   local found = g.list:at(imin(position, g.total - 1)):load()
   g.number:set(position:lt(g.total):select(found, -1))
 end
 
--- Start fetching the tile that was looked up: zeros for positions beyond the list and rows that are
--- -1. The number of the tile after it is looked up at once.
+-- Start fetching the tile that was looked up: zeros for positions beyond the list and rows that are -1.
 function gather.fetch(g, first)
   local T, plan, number = g.T, g.plan, g.number:get()
-  local thread = asm("thread_id_anew")
-  local lane, row = thread % g.lanes, thread // g.lanes
+  local lane, row = g.lane, g.row
   local live = number:ge(0)
   local at = live:select(number, 0):to(u32)
   when(lane:eq(0), function()
     g.numbers:at(parity(first) * TILE):at(row):store(number)
   end)
-  local to, scales = nil, nil
+  local to, scales
   if plan.direct then
     to = gather.tile(g, first):at(row * plan.tile_stride)
   else
