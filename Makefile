@@ -347,7 +347,7 @@ help:
 	@echo 'make demo        build, generate the kernels of DeepSeek-V4-Flash, run and compare them'
 	@echo 'make test        install what is missing, build, run every test that needs no GPU'
 	@echo 'make check       run the tests without installing anything'
-	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
+	@echo 'make test-long   the tests, and the long ones of pool, generator and kernels'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
 	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
 	@echo 'make tables      the tables of kernels in README.md and docs/bench.md, measured anew'
