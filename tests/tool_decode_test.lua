@@ -38,8 +38,8 @@ local function decode(bundle, options)
 end
 
 local ways = { "one chunk = many chunks", "prefill = decode steps", "captured graph's replay", "alone = in a batch",
-               "cold = resumed", "before = after preemption", "after a fork, child and parent", "lent back and forth", "permuted physical ids",
-               "policy static", "policy shared", "another schedule" }
+               "cold = resumed", "before = after preemption", "after a fork, child and parent", "lent back and forth",
+               "permuted physical ids", "policy static", "policy shared", "another schedule" }
 
 -- File, what stands in it, what shall, and the comparison that then fails.
 local faults = {
