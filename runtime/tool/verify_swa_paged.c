@@ -173,12 +173,15 @@ static bool far_pages(struct bench *b) {
     return good;
 }
 
-/* The last page that begins below 2^31 bytes and the next one, with strides of real pools. */
+/*
+ * The last page that ends below 2^31 bytes and the one that begins there but ends beyond; the last
+ * that begins below and the next; one beyond 2^32: with strides of real pools.
+ */
 static bool edge_pages(struct bench *b) {
     static const struct {
         uint32_t page;
         uint64_t stride;
-    } edges[] = {{14339, 149760}, {14340, 149760}, {57357, 37440}, {57358, 37440}, {114717, 37440}};
+    } edges[] = {{57357, 37440}, {57358, 37440}, {14339, 149760}, {14340, 149760}, {114717, 37440}};
     bool good = true;
     char what[96];
     for (size_t i = 0; good && i < sizeof edges / sizeof *edges; i++) {
