@@ -71,6 +71,12 @@ local faults = {
     { "p.rope:at(position:to(u64) * T.rope_dim)", "p.rope:at((position * (block_id() % 2)):to(u64) * T.rope_dim)" } },
   { "two tokens on one ring row", "ring", "templates", "swa_write.lua",
     "found & (token:to(i32) + T.ring):ge(last)", "found", write, { "not ok" } },
+  { "a copied page's offset in 32 bits", "paged", "templates", "rows_copy.lua", "dst:to(u64) * p.dst_stride",
+    "((dst:to(u64) * p.dst_stride) & 0xffffffff)", "verify --kernel rows_copy", { "not ok" } },
+  { "a token's offset in 32 bits", "paged", "templates", "attn.lua", "token:to(u64) * p.q_stride",
+    "((token:to(u64) * p.q_stride) & 0xffffffff)", "verify --type csa --kernel attn", { "not ok" } },
+  { "a layer's offset in 32 bits", "paged", "lua", "kernel_place.lua", 'layer * p[name .. "_layer_stride"]',
+    '((layer * p[name .. "_layer_stride"]) & 0xffffffff)', "verify --type csa --kernel state_reset", { "not ok" } },
   { "no block for more heads than the usual", "paged", "templates", "attn.lua", 'per("heads", chosen(T).heads)', "1",
     "verify --type csa --kernel attn", { "\nok [^\n]* 8 heads", "not ok [^\n]* 17 heads" } },
 }
@@ -140,9 +146,9 @@ local function graph_run(from, to)
   local objects = shell.build .. "/obj/runtime/"
   shell.write(dir .. "/step_graph.c",
     "#include <string.h>\n" .. replace(shell.read("runtime/tool/step_graph.c"), from, to))
-  local flags = os.getenv("KVF_SANITIZE") or ""
-  local built, output = shell.run(([[${CC:-cc} -std=c17 -D_GNU_SOURCE -pthread %s -Iruntime -Iruntime/tool %s/step_graph.c -o %s/run \
-      $(ls %stool/*.o | grep -v /step_graph.o) %sreference/*.o %s/lib/libkvforge.a -ljansson -lxxhash -lmd -ldl -lm]])
+  local flags = "-std=c17 -D_GNU_SOURCE -pthread -Iruntime -Iruntime/tool " .. (os.getenv("KVF_SANITIZE") or "")
+  local built, output = shell.run(([[${CC:-cc} %s %s/step_graph.c -o %s/run $(ls %stool/*.o | grep -v /step_graph.o) \
+      %sreference/*.o %s/lib/libkvforge.a -ljansson -lxxhash -lmd -ldl -lm]])
     :format(flags, dir, dir, objects, objects, shell.build))
   if built ~= 0 then return built, output end
   return shell.run(("KVF_EXECUTOR=%s %s/run decode --quick --driver executor %s/paged"):format(executor, dir, dir))

@@ -37,6 +37,12 @@ void call_set(struct call *call, const char *name, uint64_t value) {
     call->set[index] = true;
 }
 
+void call_set_stride(struct call *call, const char *name, const char *what, uint64_t stride) {
+    char stride_name[64];
+    snprintf(stride_name, sizeof stride_name, "%s%s_stride", name, what);
+    call_set(call, stride_name, stride);
+}
+
 static bool complete(const struct call *call) {
     kvf_param_info param;
     if (call->wrong) {

@@ -94,6 +94,7 @@ void verify_case(struct verify *verify, const struct subject *subject, struct ou
     verify->changed += changed;
     print_case(verify, subject, equal, what, tokens, changed, compared);
     if (!ran) printf("#   the launch failed\n");
+    if (!equal && verify->spread) printf("#   rows of strided arrays were gigabytes apart\n");
     for (unsigned i = 0; i < outputs->count; i++) {
         if (!differences[i].count) continue;
         explain(&differences[i]);
@@ -113,6 +114,7 @@ static const struct verifier *find(const char *kernel) {
 static bool run_one(struct verify *verify, const struct subject *subject) {
     const struct verifier *verifier = find(subject->kernel);
     uint64_t changed = verify->changed;
+    verify->launches = 0;
     int64_t executed = session_executed(verify->session);
     bool good = verifier && verifier->run(verify, subject);
     bool ran = executed < 0 || session_executed(verify->session) > executed;

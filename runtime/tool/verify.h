@@ -14,6 +14,8 @@ struct verify {
     uint64_t random;            /* state of the inputs */
     unsigned cases, failed;     /* lines printed */
     uint64_t changed, compared; /* bytes that references wrote; bytes compared */
+    unsigned launches;          /* of the kernel, by verify_launch */
+    bool spread;                /* the last of them had its rows far apart */
     bool broken;                /* the driver failed: nothing more can be run */
     uint32_t far_slot;          /* the only slot or page that a case uses when far is not 0 */
     uint64_t far;               /* added to the strides of slots and pages, see verify_bind_far */
@@ -96,8 +98,17 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
                    uint32_t columns, enum ref_dtype dtype, enum input_kind kind, struct buffer *out,
                    uint64_t *stride);
 
-/* Set "<name>" and "<name>_stride" of a call. */
+/*
+ * Launch and wait, as call_launch does. In some launches the arrays that verify_bind has set since
+ * the last one lie elsewhere, their rows gigabytes apart; afterwards they hold what was written.
+ */
+bool verify_launch(struct verify *verify, struct call *call);
+
+/* Set "<name>" and "<name>_stride" of a call; the buffer must live until it is launched. */
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer, uint64_t stride);
+
+/* The same for an array whose stride counts elements, or is that of its layers. */
+void verify_bind_as(struct call *call, const struct call_array *array);
 
 /*
  * The same for an array of slots or pages. With verify->far its stride grows by that, and its base

@@ -38,21 +38,25 @@ bool verify_matrix(struct verify *verify, const struct call *call, const char *n
     return buffer_upload(verify->session, out);
 }
 
-static void bind(struct call *call, const char *name, kvf_address base, uint64_t stride) {
-    char stride_name[64];
-    snprintf(stride_name, sizeof stride_name, "%s_stride", name);
-    call_set(call, name, base);
-    call_set(call, stride_name, stride);
+void verify_bind_as(struct call *call, const struct call_array *array) {
+    call_set(call, array->name, buffer_address(array->buffer));
+    call_set_stride(call, array->name, array->what, array->stride / array->unit);
+    if (call->array_count < CALL_ARRAYS) call->arrays[call->array_count++] = *array;
 }
 
 void verify_bind(struct call *call, const char *name, const struct buffer *buffer,
                  uint64_t stride) {
-    bind(call, name, buffer_address(buffer), stride);
+    verify_bind_as(call, &(struct call_array){name, "", buffer, stride, 1});
 }
 
 void verify_bind_far(const struct verify *verify, struct call *call, const char *name,
                      const struct buffer *buffer, uint64_t stride) {
-    bind(call, name, buffer_address(buffer) - verify->far_slot * verify->far, stride + verify->far);
+    if (!verify->far) {
+        verify_bind(call, name, buffer, stride);
+        return;
+    }
+    call_set(call, name, buffer_address(buffer) - verify->far_slot * verify->far);
+    call_set_stride(call, name, "", stride + verify->far);
 }
 
 struct ref_type verify_index(const struct verify *verify, const struct subject *subject) {

@@ -106,7 +106,7 @@ static bool launch(struct bench *b) {
     call_set(call, "part_o", buffer_address(&b->part_o));
     call_set(call, "part_m", buffer_address(&b->part_m));
     call_set(call, "part_l", buffer_address(&b->part_l));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {

@@ -89,7 +89,7 @@ static bool launch(struct bench *b) {
     call_set(call, "sink", buffer_address(&b->sink));
     verify_bind(call, "out", &b->out, b->out_stride);
     call_set(call, "lse", buffer_address(&b->lse));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {

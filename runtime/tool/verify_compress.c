@@ -165,7 +165,7 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
             verify_bind_far(b->verify, call, b->tail_name[i], &b->tail[i], b->tail_stride[i]);
     for (uint32_t i = 0; i < ref_planes(b->stored.format); i++)
         verify_bind_far(b->verify, call, b->plane_name[i], &b->plane[i], b->plane_stride[i]);
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b, const struct inputs *inputs) {

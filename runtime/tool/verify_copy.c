@@ -59,7 +59,7 @@ static bool launch(struct bench *b, const struct plan *plan) {
     verify_bind(&b->call, "dst", &b->dst, b->dst_stride);
     call_set(&b->call, "src_ids", buffer_address(&b->src_ids));
     call_set(&b->call, "dst_ids", buffer_address(&b->dst_ids));
-    return call_launch(b->verify->session, &b->call);
+    return verify_launch(b->verify, &b->call);
 }
 
 static bool run_case(struct bench *b, const struct plan *plan) {

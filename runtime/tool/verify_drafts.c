@@ -135,7 +135,7 @@ static bool launch_compress(struct bench *b, const struct batch_device *device,
     call_set(call, "block_table", buffer_address(&b->table));
     bind_tails(b, call);
     verify_place_bind(place, call);
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static bool launch_append(struct bench *b, const struct batch_device *device) {
@@ -145,7 +145,7 @@ static bool launch_append(struct bench *b, const struct batch_device *device) {
     verify_bind(call, "score", &b->score, b->row);
     if (call_has(call, "ape")) call_set(call, "ape", buffer_address(&b->ape));
     bind_tails(b, call);
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 /* compress, then tail_append: the order of every step. */

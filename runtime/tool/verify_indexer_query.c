@@ -54,7 +54,7 @@ static bool launch(struct bench *b) {
     call_set(call, "position", buffer_address(&b->position));
     call_set(call, "q_out", buffer_address(&b->q_out));
     call_set(call, "w_out", buffer_address(&b->w_out));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {

@@ -102,7 +102,7 @@ static bool launch(struct bench *b) {
     call_set(call, "block_table", buffer_address(&b->table));
     verify_place_bind(&b->keys, call);
     call_set(call, "scores", buffer_address(&b->scores));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {

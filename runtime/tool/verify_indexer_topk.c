@@ -87,13 +87,13 @@ static bool make_outputs(struct bench *b) {
 static bool launch(struct bench *b) {
     struct call *call = &b->call;
     call_set(call, "tokens", b->tokens);
-    call_set(call, "scores_stride", b->scores_stride);
     call_set(call, "topk_stride", b->topk_stride);
     call_set(call, "position", buffer_address(&b->positions));
-    call_set(call, "scores", buffer_address(&b->scores));
+    verify_bind_as(
+        call, &(struct call_array){"scores", "", &b->scores, 4 * (uint64_t)b->scores_stride, 4});
     call_set(call, "topk", buffer_address(&b->out));
     call_set(call, "topk_count", buffer_address(&b->count));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {
@@ -147,13 +147,16 @@ static bool kinds(struct bench *b) {
 }
 
 static bool shapes(struct bench *b) {
-    const uint32_t more[] = {1000, 39, 40, 41}, many[] = {20011}, none[] = {0, 0};
+    const uint32_t more[] = {1000, 39, 40, 41}, many[] = {20011}, all[] = {1048573},
+                   none[] = {0, 0};
     set(b, 40, 4, more);
     if (!run_case(b, SCORES_FEW, "more entries than scores")) return false;
     set(b, 20011, 1, many);
     if (!run_case(b, SCORES_FEW, "twenty thousand entries, ties")) return false;
     set(b, 20011, 1, many);
     if (!run_case(b, SCORES_BITS, "twenty thousand entries, any bits")) return false;
+    set(b, 1048573, 1, all);
+    if (b->topk >= 64 && !run_case(b, SCORES_BITS, "a million entries")) return false;
     set(b, 100, 4, more);
     b->topk_stride = b->topk / 2 + 1;
     bool good = run_case(b, SCORES_FEW, "less room than entries to choose");

@@ -108,7 +108,7 @@ static bool launch(struct bench *b) {
     call_set(call, "window_count", buffer_address(b->packs ? &b->given : &b->window_count));
     call_set(call, "rows", buffer_address(&b->rows));
     call_set(call, "entry_count", buffer_address(&b->entry_count));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static struct ref_table table(const struct bench *b, const struct buffer *buffer) {

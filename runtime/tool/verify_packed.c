@@ -143,7 +143,7 @@ static bool launch(struct bench *b) {
     set(call, "window_count", buffer_address(b->packs ? &b->skip : &b->window_count));
     set(call, "rows", buffer_address(&b->rows));
     set(call, "extend", buffer_address(&b->extend));
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {

@@ -60,7 +60,7 @@ static bool launch(struct bench *b) {
     call_set(call, "rope", buffer_address(&b->rope));
     if (!b->inverse) verify_bind(call, "q", &b->q, b->q_stride);
     verify_bind(call, "out", &b->out, b->out_stride);
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b) {

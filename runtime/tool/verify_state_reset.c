@@ -67,17 +67,14 @@ static bool make_array(struct bench *b, const struct resettable *what) {
 }
 
 static void set_params(struct bench *b, const struct plan *plan, const struct buffer *list) {
-    char name[64];
     call_set(&b->call, "count", plan->count);
     call_set(&b->call, "slots", SLOTS);
     call_set(&b->call, "layers", plan->layers);
     call_set(&b->call, "slot_list", buffer_address(list));
     for (uint32_t i = 0; i < b->count; i++) {
-        call_set(&b->call, b->array[i].name, buffer_address(&b->array[i]));
-        snprintf(name, sizeof name, "%s_stride", b->array[i].name);
-        call_set(&b->call, name, b->reference[i].stride);
-        snprintf(name, sizeof name, "%s_layer_stride", b->array[i].name);
-        call_set(&b->call, name, b->reference[i].layer_stride);
+        call_set_stride(&b->call, b->array[i].name, "", b->reference[i].stride);
+        verify_bind_as(&b->call, &(struct call_array){b->array[i].name, "_layer", &b->array[i],
+                                                      b->reference[i].layer_stride, 1});
     }
 }
 
@@ -107,7 +104,7 @@ static bool run_case(struct bench *b, const struct plan *plan) {
     }
     if (good) {
         set_params(b, plan, &list);
-        bool ran = call_launch(session, &b->call);
+        bool ran = verify_launch(b->verify, &b->call);
         ref_state_reset(&args);
         verify_case(b->verify, b->subject, &outputs, ran, plan->name, 0);
     }

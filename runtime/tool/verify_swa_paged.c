@@ -127,7 +127,7 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
                  buffer_address(&b->window.plane[i]) - b->edge_page * b->edge_stride);
     }
     verify_place_bind(&b->workspace, call);
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b, const struct inputs *inputs) {

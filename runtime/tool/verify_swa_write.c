@@ -52,8 +52,7 @@ static void set_params(struct bench *b, const struct batch_device *device,
                        const struct buffer *latent, uint64_t stride) {
     struct call *call = &b->call;
     batch_set(&b->batch, device, SLOTS, b->positions, call);
-    call_set(call, "latent", buffer_address(latent));
-    call_set(call, "latent_stride", stride);
+    verify_bind(call, "latent", latent, stride);
     if (b->rules.kv_norm) call_set(call, "norm_weight", buffer_address(&b->weight));
     call_set(call, "rope", buffer_address(&b->rope));
     for (uint32_t i = 0; i < ref_planes(b->rules.format); i++)
@@ -108,7 +107,7 @@ static bool run_case(struct bench *b, enum input_kind kind, const char *what) {
            outputs_remember(&outputs);
     if (good) {
         set_params(b, &device, &latent, stride);
-        bool ran = call_launch(session, &b->call);
+        bool ran = verify_launch(b->verify, &b->call);
         reference(b, &latent, stride);
         verify_case(b->verify, b->subject, &outputs, ran, what, b->batch.tokens);
     }

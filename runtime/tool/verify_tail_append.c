@@ -79,7 +79,7 @@ static bool launch(struct bench *b, const struct batch_device *device) {
     for (int i = 0; i < ARRAYS; i++)
         if (b->array[i].image)
             verify_bind_far(b->verify, &b->call, b->name[i], &b->array[i], b->stride[i]);
-    return call_launch(b->verify->session, &b->call);
+    return verify_launch(b->verify, &b->call);
 }
 
 /* A running softmax of the same kind of numbers as the launch's. */

@@ -67,7 +67,7 @@ static bool launch(struct bench *b, const struct inputs *inputs) {
     }
     verify_place_bind(&b->window, call);
     verify_place_bind(&inputs->workspace, call);
-    return call_launch(b->verify->session, call);
+    return verify_launch(b->verify, call);
 }
 
 static void reference(struct bench *b, const struct inputs *inputs) {
