@@ -15,6 +15,8 @@ static const struct pair {
     {"half_read_after_writes_shared", 1, 64, "read after write without a barrier"},
     {"lock", 4, 1, "by different blocks"},
     {"grid_barrier", 4, 32, "write after read by different blocks"},
+    {"grid_barrier_last", 4, 32, "write after read by different blocks"},
+    {"read_beyond_barrier", 4, 32, "write after read by different blocks"},
     {"last_block", 4, 1, "read after write by different blocks"},
     {"late_acquire", 2, 1, "by different blocks"},
     {"refill", 1, 64, "write after read without a barrier"},

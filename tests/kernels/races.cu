@@ -81,18 +81,19 @@ template <bool BAD> static __device__ void lock(int *out, int *in) {
     out[blockIdx.x] = v;
 }
 
-/* All blocks read, meet, and one of them writes. */
-template <bool BAD> static __device__ void grid_barrier(int *out, int *in) {
+/* All blocks read, meet, and one of them, the last reader or not, writes. */
+template <bool BAD> static __device__ void grid_barrier(int *out, int *in, bool fences, unsigned writer) {
     int v = in[1 + threadIdx.x];
     __syncthreads();
     if (threadIdx.x == 0) {
-        if (!BAD) __threadfence();
+        if (fences) __threadfence();
         atomicAdd(in, 1);
         while (*(volatile int *)in < (int)gridDim.x) {}
-        if (!BAD) __threadfence();
+        if (fences) __threadfence();
     }
     __syncthreads();
-    if (blockIdx.x == 1) in[1 + threadIdx.x] = v + 5;
+    if (blockIdx.x == writer) in[1 + threadIdx.x] = v + 5;
+    else if (BAD && fences && blockIdx.x == 3) v += in[1 + threadIdx.x];
     out[threadIdx.x + blockDim.x * blockIdx.x] = v;
 }
 
@@ -180,8 +181,9 @@ template <bool BAD> static __device__ void halves_of_warp(int *out) {
     extern "C" __global__ void name##_bad(int *out, int *in) { name<true> args; }                  \
     extern "C" __global__ void name##_good(int *out, int *in) { name<false> args; }
 #define PAIR_AS(label, name, args)                                                                 \
-    extern "C" __global__ void label##_bad(int *out, int *in) { name<true> args; }                 \
-    extern "C" __global__ void label##_good(int *out, int *in) { name<false> args; }
+    template <bool BAD> static __device__ void label##_twin(int *out, int *in) { name<BAD> args; } \
+    extern "C" __global__ void label##_bad(int *out, int *in) { label##_twin<true>(out, in); }     \
+    extern "C" __global__ void label##_good(int *out, int *in) { label##_twin<false>(out, in); }
 PAIR(warp_broadcast, (out))
 PAIR_AS(read_before_atomic, atomic_beside_read, (out, true))
 PAIR_AS(read_after_atomic, atomic_beside_read, (out, false))
@@ -190,7 +192,9 @@ PAIR(half_write_after_read, (out, in))
 PAIR(half_read_after_writes, (out, in))
 PAIR(half_read_after_writes_shared, (out))
 PAIR(lock, (out, in))
-PAIR(grid_barrier, (out, in))
+PAIR_AS(grid_barrier, grid_barrier, (out, in, !BAD, 1))
+PAIR_AS(grid_barrier_last, grid_barrier, (out, in, !BAD, 3))
+PAIR_AS(read_beyond_barrier, grid_barrier, (out, in, true, 0))
 PAIR(last_block, (out, in))
 PAIR(late_acquire, (out, in))
 PAIR(refill, (out, in))
