@@ -81,19 +81,32 @@ template <bool BAD> static __device__ void lock(int *out, int *in) {
     out[blockIdx.x] = v;
 }
 
-/* All blocks read, meet, and one of them, the last reader or not, writes. */
-template <bool BAD> static __device__ void grid_barrier(int *out, int *in, bool fences, unsigned writer) {
-    int v = in[1 + threadIdx.x];
+static __device__ void meet(int *counter, bool fences) {
     __syncthreads();
     if (threadIdx.x == 0) {
         if (fences) __threadfence();
-        atomicAdd(in, 1);
-        while (*(volatile int *)in < (int)gridDim.x) {}
+        atomicAdd(counter, 1);
+        while (*(volatile int *)counter < (int)gridDim.x) {}
         if (fences) __threadfence();
     }
     __syncthreads();
+}
+
+/* All blocks read, meet, and one of them, the last reader or not, writes. */
+template <bool BAD> static __device__ void grid_barrier(int *out, int *in, unsigned writer) {
+    int v = in[1 + threadIdx.x];
+    meet(in, !BAD);
     if (blockIdx.x == writer) in[1 + threadIdx.x] = v + 5;
-    else if (BAD && fences && blockIdx.x == 3) v += in[1 + threadIdx.x];
+    out[threadIdx.x + blockDim.x * blockIdx.x] = v;
+}
+
+/* The same, but one of them reads once more where all have read before. */
+template <bool BAD> static __device__ void read_beyond_barrier(int *out, int *in) {
+    int v = in[1 + threadIdx.x];
+    meet(in + 40, false);
+    meet(in, true);
+    if (blockIdx.x == 0) in[1 + threadIdx.x] = v + 5;
+    else if (BAD && blockIdx.x == 3) v += in[1 + threadIdx.x];
     out[threadIdx.x + blockDim.x * blockIdx.x] = v;
 }
 
@@ -192,9 +205,9 @@ PAIR(half_write_after_read, (out, in))
 PAIR(half_read_after_writes, (out, in))
 PAIR(half_read_after_writes_shared, (out))
 PAIR(lock, (out, in))
-PAIR_AS(grid_barrier, grid_barrier, (out, in, !BAD, 1))
-PAIR_AS(grid_barrier_last, grid_barrier, (out, in, !BAD, 3))
-PAIR_AS(read_beyond_barrier, grid_barrier, (out, in, true, 0))
+PAIR_AS(grid_barrier, grid_barrier, (out, in, 1))
+PAIR_AS(grid_barrier_last, grid_barrier, (out, in, 3))
+PAIR(read_beyond_barrier, (out, in))
 PAIR(last_block, (out, in))
 PAIR(late_acquire, (out, in))
 PAIR(refill, (out, in))
