@@ -132,7 +132,7 @@ static bool read_fail_rules(const char *text, char *why, size_t why_bytes) {
             snprintf(why, why_bytes, "KVF_EXECUTOR_FAIL has more than %d rules", FAIL_RULES);
             return false;
         }
-        if (sscanf(text, "%63[^:,]:%llu:%d%n", name, &nth, &code, &used) != 3 ||
+        if (sscanf(text, "%63[^:,]:%18llu:%9d%n", name, &nth, &code, &used) != 3 ||
             (text[used] && text[used] != ',') || !nth || code <= 0 || !is_entry_point(name)) {
             snprintf(why, why_bytes,
                      "KVF_EXECUTOR_FAIL: '%.60s' is not an exported entry point, which call of it "
@@ -353,7 +353,7 @@ static void *find_symbol(const char *name, int version) {
 CUresult cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags,
                              int *status) {
     (void)flags;
-    if (!name || !out || strncmp(name, "cu", 2)) return CUDA_ERROR_INVALID_VALUE;
+    if (!name || !out || strncmp(name, "cu", 2) != 0) return CUDA_ERROR_INVALID_VALUE;
     *out = find_symbol(name, version);
     if (status) *status = *out ? 0 : 1;
     return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
