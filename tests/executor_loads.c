@@ -138,7 +138,7 @@ static int run(const char *opcode, const struct shape *s, const char *memory) {
     for (int i = 0; i < THREADS; i++) {
         uint64_t want[WORDS];
         want_of(s, i, want);
-        if (memcmp(want, outputs[i], sizeof want) && !wrong++)
+        if (memcmp(want, outputs[i], sizeof want) != 0 && !wrong++)
             tap_note("%s in %s memory, thread %d: %llx, not %llx", opcode, memory, i,
                      (unsigned long long)outputs[i][0], (unsigned long long)want[0]);
     }

@@ -9,7 +9,7 @@ static int inner(const char *what) {
     cuInit(0);
     cuDevicePrimaryCtxRetain(&context, 0);
     cuCtxSetCurrent(context);
-    if (!strcmp(what, "quote") || !strcmp(what, "stuck")) {
+    if (strcmp(what, "quote") == 0 || strcmp(what, "stuck") == 0) {
         CUmodule module = tools_load(".version 7.8\n.target sm_90\n.address_size 64\n.entry "
                                      "k()\n{\n.reg .b32 %r1;\n.reg .b64 %rd1;\nmov.u64 %rd1, "
                                      "0;\n/* \"a\\b\" */ ld.global.u32 %r1, [%rd1];\n}\n",
