@@ -217,6 +217,37 @@ static void shared_resume(void) {
     model_close(&m);
 }
 
+/* A step that is prepared anew has what was asked for last, and saves tails only where it ends. */
+static void prepared_twice(void) {
+    struct model_sequence *a = &m.s[0];
+    kvf_snapshot saves[4];
+    kvf_sequence_info info;
+    uint32_t count = 0;
+    open_model(60, 1, 6, false);
+    for (int32_t i = 0; i < 60; i++) a->tokens[i] = i;
+    model_admit(&m, a, 60, 60);
+    compute(a, 31);
+    kvf_sequence_prepare(m.pool, a->handle, 1, NULL); /* to 32, a checkpoint */
+    kvf_sequence_snapshots(m.pool, a->handle, saves, 4, &count, NULL);
+    ok(count == 1 && saves[0].position == 32, "a step that ends at a checkpoint saves its tails");
+    kvf_pool_stats before, after;
+    kvf_pool_get_stats(m.pool, &before, NULL);
+    kvf_sequence_prepare(m.pool, a->handle, 17, NULL); /* past it, to 48 */
+    kvf_sequence_snapshots(m.pool, a->handle, saves, 4, &count, NULL);
+    ok(count == 1 && saves[0].position == 48, "one that passes it has no tails of it to save");
+    kvf_pool_get_stats(m.pool, &after, NULL);
+    is(after.envelopes_snapshot, before.envelopes_snapshot, "and gives their envelope back");
+    kvf_sequence_commit(m.pool, a->handle, 17, NULL, 0, NULL);
+    int32_t passed = m.pool->blocks[inner(a)->block_table[3]].window;
+    ok(passed == POOL_NONE, "nor can anybody resume there");
+    kvf_sequence_prepare(m.pool, a->handle, 12, NULL);
+    kvf_sequence_prepare(m.pool, a->handle, 3, NULL);
+    kvf_sequence_get_info(m.pool, a->handle, &info, NULL);
+    is(info.prepared, 51, "a step that is prepared shorter is shorter");
+    is(model_check(&m), true, "the invariants hold");
+    model_close(&m);
+}
+
 static void promise(void) {
     open_model(30, 0, 6, true);
     serve(&m.s[0], 0, 20, 999);
@@ -301,7 +332,7 @@ static void exactness(void) {
 }
 
 int main(void) {
-    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 5 + 4 + 1);
+    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 6 + 5 + 4 + 1);
     state_in_parts();
     kinds();
     eviction_order();
@@ -310,6 +341,7 @@ int main(void) {
     collisions();
     adoption();
     shared_resume();
+    prepared_twice();
     promise();
     placement();
     exactness();

@@ -120,6 +120,7 @@ static bool fork_a(struct model_sequence *s, struct model_sequence *child) {
     *child = *s;
     child->handle = fork.sequence;
     model_copies(&m, &fork);
+    if (!model_forked(&m, s->handle, child->handle)) return false;
     kvf_sequence_info info;
     kvf_sequence_get_info(m.pool, child->handle, &info, NULL);
     child->write_from = info.write_from;
