@@ -248,6 +248,54 @@ static void prepared_twice(void) {
     model_close(&m);
 }
 
+/* The last whole block of a request is a place to resume, also where no checkpoint is. */
+static void next_turn(void) {
+    struct model_sequence *a = &m.s[0], *b = &m.s[1];
+    open_model(60, 1, 6, false);
+    bool good = serve(a, 0, 20, 999);
+    for (int i = 0; i < 8; i++) good = good && compute(a, 1); /* 28 tokens, and the next one */
+    memcpy(b->tokens, a->tokens, 29 * sizeof a->tokens[0]);
+    end(a);
+    is(m.pool->made[POOL_END], 1, "a request that ends at 28 leaves an end");
+    ok(good && !model_admit(&m, b, 29, 29) && inner(b)->hit == 24 && compute(b, 5),
+       "the next turn resumes at 24, with the right rows and tails");
+    model_close(&m);
+}
+
+/* What the statistics count, against what was done. */
+static void statistics(void) {
+    kvf_pool_stats s;
+    open_model(20, 0, 6, false);
+    serve(&m.s[0], 0, 40, 999);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(s.requests == 1 && s.admitted == 1 && s.blocks_used == 5 && !s.blocks_cached &&
+           s.windows_used == 1 && s.prompt_tokens == 40 && !s.hit_tokens && s.computed_tokens == 40,
+       "one request: its blocks, windows and tokens");
+    is(s.used_bytes, 5 * 128 + 768 + 64, "and bytes");
+    end(&m.s[0]);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(!s.requests && s.released == 1 && !s.blocks_used && s.blocks_cached == 5 &&
+           !s.windows_used && s.windows_cached == 3 && !s.used_bytes && !s.evicted_blocks,
+       "released: all of it is cached, with the windows at 16, 32 and 40");
+    serve(&m.s[0], 0, 41, 999);
+    kvf_sequence_preempt(m.pool, m.s[0].handle, NULL);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(s.admitted == 2 && s.preempted == 1 && s.prompt_tokens == 81 && s.hit_tokens == 40 &&
+           s.computed_tokens == 41 && !s.recomputed_tokens,
+       "again with one token more: 40 are hit, one is computed");
+    struct pool_need all = {.windows = m.pool->chunk_count};
+    m.pool->policy->make_room(m.pool, &all, POOL_REFERENCED);
+    serve(&m.s[0], 0, 40, 999);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(s.evicted_blocks == 5 && s.evicted_windows == 3 && s.recomputed_tokens == 40,
+       "evicted and computed again: 40 tokens are told");
+    for (int32_t i = 0; i < 480; i++) m.s[1].tokens[i] = -1 - i;
+    model_admit(&m, &m.s[1], 480, 480);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(!m.s[1].live && s.refused == 1 && s.admitted == 3, "a refusal is counted");
+    model_close(&m);
+}
+
 static void promise(void) {
     open_model(30, 0, 6, true);
     serve(&m.s[0], 0, 20, 999);
@@ -332,7 +380,7 @@ static void exactness(void) {
 }
 
 int main(void) {
-    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 6 + 5 + 4 + 1);
+    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 6 + 2 + 6 + 5 + 4 + 1);
     state_in_parts();
     kinds();
     eviction_order();
@@ -342,6 +390,8 @@ int main(void) {
     adoption();
     shared_resume();
     prepared_twice();
+    next_turn();
+    statistics();
     promise();
     placement();
     exactness();
