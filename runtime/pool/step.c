@@ -137,8 +137,9 @@ static void drop_passed_snapshots(kvf_pool *pool, struct pool_sequence *s, uint3
     if (is_decode(pool, s, end)) return;
     for (uint32_t i = s->computed / block; (i + 1) * block < end; i++) {
         int32_t window = s->window_table[i];
-        if (window >= 0 && pool->windows[window].snapshot >= 0)
-            pool->policy->drop_snapshot(pool, window);
+        if (window < 0 || pool->windows[window].snapshot < 0) continue;
+        pool->policy->count_snapshot(pool, window, false);
+        pool->policy->drop_snapshot(pool, window);
     }
 }
 
@@ -291,6 +292,38 @@ static void drop_promise(kvf_pool *pool, struct pool_sequence *s) {
     s->promised_windows = s->promised_envelopes = 0;
 }
 
+/* Tails that a request saved for others and that nobody else refers to. Those of its hit stay, as
+ * they may not have been restored yet. */
+static bool own_tails(const kvf_pool *pool, const struct pool_sequence *s, uint32_t i) {
+    int32_t window = s->window_table[i];
+    return window >= 0 && pool->windows[window].snapshot >= 0 && pool->windows[window].refs == 1 &&
+           !pool->windows[window].held && i >= s->hit / pool->geometry.block;
+}
+
+static void count_own_tails(kvf_pool *pool, const struct pool_sequence *s, bool on) {
+    for (uint32_t i = s->window_from; i < s->window_to; i++)
+        if (own_tails(pool, s, i)) pool->policy->count_snapshot(pool, s->window_table[i], on);
+}
+
+/*
+ * What does not fit may do so without the tails that the request holds itself: no step is refused
+ * for a checkpoint's sake, and a request that runs alone gets through its prompt.
+ */
+static bool fits_without_tails(kvf_pool *pool, const struct pool_sequence *s,
+                               const struct pool_need *need) {
+    struct pool_short what = {0};
+    count_own_tails(pool, s, false);
+    bool fits = pool->policy->fits(pool, need, POOL_REFERENCED, &what);
+    if (!fits) count_own_tails(pool, s, true);
+    for (uint32_t i = s->window_from; fits && i < s->window_to; i++) {
+        if (!own_tails(pool, s, i)) continue;
+        int32_t window = s->window_table[i];
+        if (pool->windows[window].block >= 0) pool_unpublish_window(pool, window);
+        pool->policy->drop_snapshot(pool, window);
+    }
+    return fits;
+}
+
 static void use_promise(kvf_pool *pool, struct pool_sequence *s, uint32_t blocks) {
     uint32_t used = blocks < s->promised ? blocks : s->promised;
     s->promised -= used;
@@ -371,7 +404,8 @@ static kvf_status prepare(kvf_pool *pool, struct pool_sequence *s, uint32_t coun
         need.envelopes += fresh;
         tested = need;
         add_promised(pool, s, &tested);
-        if (!pool->policy->fits(pool, &tested, level, &what))
+        if (!pool->policy->fits(pool, &tested, level, &what) &&
+            !fits_without_tails(pool, s, &tested))
             return pool_fail_short(error, &what, "prepare");
     }
     if (!pool_holds(pool, pool->policy->make_room(pool, &tested, level), POOL_ROOM))
