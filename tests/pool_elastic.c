@@ -262,6 +262,45 @@ static void next_turn(void) {
     model_close(&m);
 }
 
+/* Take chunks until `left` are free; nothing is cached that could be evicted. */
+static void leave_free(uint32_t left) {
+    while (m.pool->free_chunks.length > left) m.pool->policy->take_window(m.pool);
+}
+
+/* Tails that only the request itself holds go before its step is refused; others' do not. */
+static void own_tails(void) {
+    struct model_sequence *a = &m.s[0], *b = &m.s[1];
+    for (int shared = 0; shared < 2; shared++) {
+        open_model(60, 1, 1, false); /* an envelope is a chunk */
+        serve(a, 0, 16, 999);
+        int32_t window = inner(a)->window_table[1];
+        for (int32_t i = 0; i < 20; i++) b->tokens[i] = i < 16 ? i : 50 + i;
+        if (shared && (model_admit(&m, b, 20, 4) || inner(b)->hit != 16 || !compute(b, 4))) exit(1);
+        leave_free(1); /* the next block and window take two; the saved tails are one */
+        kvf_status status = kvf_sequence_prepare(m.pool, a->handle, 1, NULL);
+        if (shared)
+            ok(status == KVF_ERROR_SHORT && m.pool->windows[window].snapshot >= 0,
+               "tails where another request resumed stay");
+        else
+            ok(status == KVF_OK && m.pool->windows[window].snapshot == POOL_NONE &&
+                   m.pool->windows[window].block == POOL_NONE,
+               "a request gives up its tails, and nobody can resume there");
+        model_close(&m);
+    }
+    open_model(60, 1, 1, false);
+    serve(a, 0, 16, 999);
+    end(a);
+    for (int32_t i = 0; i < 40; i++) b->tokens[i] = i < 16 ? i : 50 + i;
+    kvf_status status = model_admit(&m, b, 40, 1);
+    int32_t window = inner(b)->window_table[1];
+    if (!status) status = kvf_sequence_prepare(m.pool, b->handle, 1, NULL);
+    leave_free(0);
+    ok(!status && kvf_sequence_prepare(m.pool, b->handle, 16, NULL) == KVF_ERROR_SHORT &&
+           m.pool->windows[window].snapshot >= 0,
+       "nor do those go that it is yet to restore");
+    model_close(&m);
+}
+
 /* What the statistics count, against what was done. */
 static void statistics(void) {
     kvf_pool_stats s;
@@ -380,7 +419,7 @@ static void exactness(void) {
 }
 
 int main(void) {
-    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 6 + 2 + 6 + 5 + 4 + 1);
+    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 6 + 2 + 3 + 6 + 5 + 4 + 1);
     state_in_parts();
     kinds();
     eviction_order();
@@ -391,6 +430,7 @@ int main(void) {
     shared_resume();
     prepared_twice();
     next_turn();
+    own_tails();
     statistics();
     promise();
     placement();
