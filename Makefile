@@ -158,13 +158,17 @@ check: all $(TEST_BIN)
 	KVF_BUILD=$(BUILD) KVF_SANITIZE='$(SANITIZE)' prove -j$(JOBS) --exec '' $(TEST_BIN) $(addprefix ./,$(TEST_LUA))
 
 # What takes long: the pool's random operations by the hundred million, its interleavings ten deep; exp2 of every
-# float; models in which every two options meet, and specs at the edges of every field.
+# float; models in which every two options meet, and specs at the edges of every field; every kernel of the real models in
+# sixteen orders.
 .PHONY: test-long
 test-long: check
 	$(BUILD)/tests/pool_fuzz $(or $(OPERATIONS),100000000)
 	$(BUILD)/tests/pool_interleavings 10
 	$(BUILD)/tests/reference_exp2 --long
 	KVF_BUILD=$(BUILD) prove -j$(JOBS) --exec '' ./tests/matrix.lua ./tests/shapes.lua
+	set -e; for model in flash-narrow deepseek-v4-flash deepseek-v4-pro; do \
+	    $(KVFORGE) build examples/$$model.lua -o $(BUILD)/$$model; \
+	    $(KVFORGE_RUN) verify --driver executor --schedules 16 --jobs $(JOBS) $(BUILD)/$$model; done
 
 .PHONY: test demo
 test: packages
@@ -343,7 +347,7 @@ help:
 	@echo 'make demo        build, generate the kernels of DeepSeek-V4-Flash, run and compare them'
 	@echo 'make test        install what is missing, build, run every test that needs no GPU'
 	@echo 'make check       run the tests without installing anything'
-	@echo 'make test-long   the tests, and the long ones of pool and generator: ten minutes more'
+	@echo 'make test-long   the tests, and the long ones of pool, generator and kernels'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR=; make uninstall takes it away again'
 	@echo 'make bench       generation beside NVRTC and nvcc, kernels beside CUDA C, loading: docs/bench.md'
 	@echo 'make tables      the tables of kernels in README.md and docs/bench.md, measured anew'

@@ -77,7 +77,7 @@ end
 
 -- Where a thread stands. `group` of heads, `quarter` of the dims; `row`, `column` of its fragments.
 -- In the softmax a warp has heads quarter, quarter + 4, + 8, + 12 of its group, eight lanes each:
--- `head`, and `four` of the tile's rows from `first_row` on.
+-- `head`, and four of the tile's rows from `first_row` on; `first` of the eight or not.
 local function place()
   local lane, group, quarter = lane_id(), warp_id() >> 2, warp_id() & 3
   return { group = group, quarter = quarter, row = lane >> 2, column = (lane & 3) * 2,

@@ -270,7 +270,7 @@ static const struct machine_case cases[] = {
            "cvt.u32.u16 %r23, %h7;\n" SAVE("%r20", "%r21", "%r22", "%r23"),
      want_pack},
     {"mov_special", "",
-     "mov.u32 %r20, %laneid;\nmov.u32 %r21, %warpid;\nmov.u32 %r22, %nwarpid;\n"
+     "rem.u32 %r20, %r1, WARP_SZ;\nmov.u32 %r21, %warpid;\nmov.u32 %r22, %nwarpid;\n"
      "mad.lo.u32 %r21, %r22, 100, %r21;\nmov.u32 %r22, %ntid.x;\nmad.lo.u32 %r21, %r22, 10000, "
      "%r21;\nmov.u32 %r23, %lanemask_lt;\nmov.u32 %r24, %lanemask_gt;\n" SAVE("%r20", "%r21",
                                                                               "%r23", "%r24"),

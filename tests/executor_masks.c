@@ -51,8 +51,33 @@ static CUresult run(const struct fault *f) {
     return result;
 }
 
+/* What nvcc makes of assert(). */
+static void check_assert(void) {
+    CUmodule module = tools_load(
+        ".version 7.8\n.target sm_90\n.address_size 64\n"
+        ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 w, "
+        ".param .b64 c) .noreturn;\n"
+        ".global .align 1 .b8 message[6] = {120, 32, 62, 32, 48};\n"
+        ".global .align 1 .b8 where[2] = {107};\n"
+        ".visible .entry k(.param .u32 x)\n{\n.reg .b32 %r<3>;\n.reg .b64 %rd<5>;\n.reg .pred "
+        "%p1;\nld.param.u32 %r1, [x];\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra good;\n"
+        "mov.u64 %rd1, message;\nmov.u64 %rd2, where;\n{\n.param .b64 p0;\n.param .b64 p1;\n"
+        ".param .b32 p2;\n.param .b64 p3;\n.param .b64 p4;\nst.param.b64 [p0], "
+        "%rd1;\nst.param.b64 [p1], %rd2;\nst.param.b32 [p2], 7;\nst.param.b64 [p3], "
+        "%rd2;\nst.param.b64 [p4], 1;\ncall.uni __assertfail, (p0, p1, p2, p3, p4);\n}\n"
+        "good:\nret;\n}\n",
+        NULL);
+    if (!module) tap_note("%s", tools_log);
+    uint32_t x = 1;
+    void *params[] = {&x};
+    is(tools_launch(tools_function(module, "k"), 1, 32, 0, params), 0, "an assertion that holds");
+    x = 0;
+    is(tools_launch(tools_function(module, "k"), 1, 32, 0, params), 710, "one that fails");
+    contains(kvfExecutorLastFinding(), "assertion failed: x > 0", "is told");
+}
+
 int main(void) {
-    tap_plan(2 * FAULTS);
+    tap_plan(2 * FAULTS + 3);
     tools_start();
     for (int i = 0; i < FAULTS; i++) {
         uint64_t before = tools_findings();
@@ -62,5 +87,6 @@ int main(void) {
         else
             is(tools_findings(), before, "no finding");
     }
+    check_assert();
     return tap_done();
 }

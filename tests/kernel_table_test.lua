@@ -9,7 +9,6 @@ local dir = shell.directory()
 local status, output = shell.run(("%s build examples/deepseek-v4-flash.lua -o %s"):format(shell.kvforge, dir))
 if status ~= 0 then tap.note(output) end
 local manifest = json.decode(shell.read(dir .. "/manifest.json"))
-shell.clean()
 
 -- The templates' own words, and the rows of the table: kernel -> job.
 local jobs, rows, count = {}, {}, 0
@@ -38,10 +37,22 @@ for _, module in ipairs(manifest.modules) do
     seen[kernel.name] = true
   end
 end
-tap.plan(#kernels + 2)
+tap.plan(#kernels + 5)
 tap.ok(#kernels > 15, "the bundle has kernels")
 for _, kernel in ipairs(kernels) do
   tap.is(rows[kernel], jobs[template_of(kernel) or ""] or "a job", "the README has " .. kernel .. " and its job")
 end
 tap.is(count, #kernels, "and no others")
+
+-- ---- how it gets there ----
+
+local function insert(name, text)
+  return (shell.run(("printf '%s' | bench/insert.lua %s/file %s"):format(text, dir, name)))
+end
+local before, after = "a\n<!-- x -->\n", "<!-- end of x -->\nz\n"
+shell.write(dir .. "/file", before .. "old\n" .. after)
+tap.is(insert("x", "new\\n"), 0, "a table is put between its marks")
+tap.is(shell.read(dir .. "/file"), before .. "\nnew\n\n" .. after, "in place of the old one")
+tap.ok(insert("y", "new\\n") == 1 and insert("x", "") == 1, "no marks, or no table: an error")
+shell.clean()
 tap.done()

@@ -89,11 +89,44 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
+/* The text that a lane passes as argument k, cut to what fits; "?" where it cannot be read. */
+static void text_argument(const struct warp *w, const struct op *o, uint32_t lane, uint32_t k,
+                          char *out, size_t bytes) {
+    const struct frame *f = w->frame;
+    const int32_t *place = o->list + 2 * ((uint32_t)o->c + k);
+    uint64_t address = 0;
+    snprintf(out, bytes, "?");
+    if (place[1] != 8 || !f->params) return;
+    memcpy(&address, f->params + lane * f->function->frame_param_bytes + (size_t)place[0], 8);
+    const struct region *r = memory_find(w->block->launch->memory, address);
+    if (!r) return;
+    uint64_t at = address - r->base, n = 0;
+    while (n + 1 < bytes && at + n < r->bytes && r->host[at + n]) n++;
+    memcpy(out, r->host + at, n);
+    out[n] = 0;
+}
+
+static void report_assert(struct warp *w, const struct op *o, uint32_t lane) {
+    char message[120], function[120], details[260];
+    text_argument(w, o, lane, 0, message, sizeof message);
+    text_argument(w, o, lane, 3, function, sizeof function);
+    snprintf(details, sizeof details, "in %s", function);
+    report_lane(w, o, lane, FINDING_ASSERT, 0, details, "assertion failed: %s", message);
+}
+
 void warp_call(struct warp *w, const struct op *o, uint32_t lanes, const struct function *callee) {
     struct frame *caller = w->frame;
     if ((uint32_t)o->e != callee->param_count || (uint32_t)o->c != callee->return_count) {
         report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_CALL, 0, NULL,
                     "call of %s with another number of arguments or results", callee->name);
+        return;
+    }
+    if (!callee->defined) {
+        if (callee->param_count == 5)
+            report_assert(w, o, (uint32_t)__builtin_ctz(lanes));
+        else
+            report_lane(w, o, (uint32_t)__builtin_ctz(lanes), FINDING_ASSERT, 0, NULL,
+                        "assertion failed");
         return;
     }
     struct frame *f = caller->depth < DEPTH_MAX ? frame_new(w->worker, callee) : NULL;

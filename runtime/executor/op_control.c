@@ -79,7 +79,7 @@ OP_FUNCTION(call) {
         }
         const struct function *callee =
             index && index <= module->function_count ? module->by_index[index] : NULL;
-        if (!callee || !callee->defined || callee->entry) {
+        if (!callee || callee->entry) {
             report_lane(w, o, lane, FINDING_CALL, 0, NULL, "call of %s",
                         callee ? callee->name : "an address that is no function");
             return;

@@ -143,8 +143,8 @@ static void parse_items(struct parser *p, struct operand *o, char close, unsigne
 
 /* %tid.x and the like; the word has been read and is no declared register. */
 static void parse_special(struct parser *p, struct operand *o) {
-    char name[40];
-    size_t n = o->name_length < 20 ? o->name_length : 20;
+    char name[60];
+    size_t n = o->name_length < 40 ? o->name_length : 40;
     memcpy(name, o->name, n);
     if (p->token.kind == TOKEN_DOT && p->token.joined && p->token.length < 4) {
         name[n++] = '.';
@@ -179,6 +179,11 @@ static void parse_word_operand(struct parser *p, struct operand *o) {
     }
     if (o->name[0] == '%') {
         parse_special(p, o);
+        return;
+    }
+    if (o->name_length == 7 && !memcmp(o->name, "WARP_SZ", 7)) {
+        o->kind = OPERAND_INTEGER;
+        o->integer = LANES;
         return;
     }
     o->kind = OPERAND_NAME;

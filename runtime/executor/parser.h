@@ -117,7 +117,7 @@ struct parser {
     struct constant *constants; /* all, newest first */
 
     struct function *function; /* being parsed, or null */
-    struct op *ops; /* of the function so far; the room is used again for the next one */
+    struct op *ops;            /* of the function so far; the room is used again for the next one */
     uint32_t op_capacity;
     struct label *labels;
     struct branch *branches;

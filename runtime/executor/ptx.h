@@ -133,6 +133,9 @@ enum special {
 /* Widths of a register named by an operand whose size is not fixed by the instruction. */
 enum { WIDE_32 = 0, WIDE_64 = 1, WIDE_16 = 2 };
 
+/* What nvcc calls when an assert fails: (message, file, line, function, size of a character). */
+#define ASSERT_FUNCTION "__assertfail"
+
 struct constant;
 struct warp;
 struct op;

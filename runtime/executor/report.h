@@ -30,6 +30,7 @@ enum finding_kind {
     FINDING_MBARRIER,
     FINDING_STACK,
     FINDING_CALL,
+    FINDING_ASSERT,
     FINDING_LEAK,
     FINDING_COUNT
 };

@@ -19,6 +19,7 @@ static const struct row {
     {'t', "type", "NAME,...", "only these layer types"},
     {'g', "target", "NAME", "force the modules of this target (sm_90)"},
     {'n', "schedules", "N", "repeat in N orders of blocks and warps (the executor's)"},
+    {'o', "jobs", "N", "so many orders at once (1)"},
     {'q', "requests", "N", "requests of a decode batch; a prefill batch has an eighth"},
     {'l', "launches", "N", "samples of which the median is taken (at most 1000)"},
     {'j', "json", "FILE", "write the results to FILE as well"},
@@ -64,6 +65,7 @@ static bool take(struct options *out, int letter, const char *text) {
     case 'd': return parse_driver(text, &out->driver);
     case 's': return parse_number(text, &out->seed);
     case 'n': return parse_number(text, &out->schedules) && out->schedules <= 10000;
+    case 'o': return parse_number(text, &out->jobs) && out->jobs - 1 < 64;
     case 'q': return parse_number(text, &out->requests) && out->requests - 1 < 512;
     case 'l': return parse_number(text, &out->launches) && out->launches - 1 < 1000;
     case 'j': out->json = text; return true;

@@ -11,6 +11,7 @@ struct options {
     kvf_driver_kind driver; /* auto */
     uint64_t seed;          /* 1 */
     uint64_t schedules;     /* 0: once, in the order the environment asks for */
+    uint64_t jobs;          /* of them at once; 0: one */
     const char *kernel;     /* only these kernels, with commas between, or null */
     const char *type;       /* only these layer types likewise */
     const char *target;     /* force this target, or null */
@@ -23,7 +24,7 @@ struct options {
 /*
  * Parse the words of a command. `accepts` names the options it takes, by their first letters:
  * 'd'river, 's'eed, 'k'ernel, 't'ype, 'g' target, 'r'eport,
- * 'n' schedules, 'q' requests, 'l'aunches, 'j'son. `about` is a sentence for --help.
+ * 'n' schedules, 'o' jobs, 'q' requests, 'l'aunches, 'j'son. `about` is a sentence for --help.
  * Returns -1 to go on; else the exit status to end with (--help was asked for, or usage is wrong).
  */
 int options_parse(int argc, char **argv, const char *accepts, const char *about,

@@ -195,7 +195,7 @@ static bool verify_once(const struct options *options) {
 
 int tool_verify(int argc, char **argv) {
     struct options options;
-    int status = options_parse(argc, argv, "dsktgn",
+    int status = options_parse(argc, argv, "dsktgno",
                                "Run every kernel of BUNDLE on random and adversarial inputs, and "
                                "compare every byte with the\nreferences. Prints TAP.",
                                &options);

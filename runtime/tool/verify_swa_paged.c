@@ -214,7 +214,7 @@ static bool run_all(struct bench *b) {
         snprintf(what, sizeof what, "latents: %s", input_names[kind]);
         good = run_case(b, (enum input_kind)kind, false, what);
     }
-    if (!good || !far_pages(b) || !edge_pages(b)) return false;
+    if (!good || !edge_pages(b) || !far_pages(b)) return false;
     if (!b->rules.kv_norm) return true;
     plan_numbers(&space, &b->batch);
     return set_weight(b, true) && run_case(b, INPUT_RANDOM, false, "norm weights of every kind");

@@ -1,4 +1,4 @@
--- Tensor-core products of bf16 tiles in shared memory, and the copies that fill it.
+-- Tensor-core products of bf16 tiles in shared memory.
 --
 -- Fragments of mma.m16n8k16, lane = 4 g + c: of the 16x8 result a lane holds row g columns 2c, 2c+1
 -- and row g + 8 the same columns. Rows in shared memory are padded by eight elements: 16-byte
@@ -18,12 +18,6 @@ function tensor.b_pair(rows, stride)
   local lane = lane_id()
   local at = rows:at(((lane & 7) + ((lane >> 4) << 3)) * stride):at(((lane >> 3) & 1) * 8)
   return { asm("ldmatrix_x4", at) }
-end
-
--- One B operand for 32 elements: eight rows, two steps of 16; b[1], b[2] are the first step's.
-function tensor.b_long(rows, stride)
-  local lane = lane_id()
-  return { asm("ldmatrix_x4", rows:at((lane & 7) * stride):at((lane >> 3) * 8)) }
 end
 
 -- Two B operands from rows that are B's rows (values): 16 rows, 16 columns; b[1], b[2] are the first
