@@ -205,6 +205,8 @@ static void publish_window(kvf_pool *pool, struct pool_sequence *s, uint32_t i,
         pool_publish_window(pool, block, own, kind);
         return;
     }
+    /* A commit takes no memory: not an idle equal one, as long as a fork keeps one's own. */
+    if (!pool->windows[twin].refs && pool->windows[own].refs > 1) return;
     pool_window_ref(pool, twin);
     s->window_table[i] = twin;
     pool_mark_windows(s, i);
