@@ -47,6 +47,13 @@ static bool is_ours(const char *manifest) {
     return manifest && strstr(manifest, "\"kvforge\":") && strstr(manifest, "\"modules\":");
 }
 
+/* The manifest from "model" on, and the length of that object; it holds no other object. */
+static const char *find_model(const char *manifest, size_t *bytes) {
+    const char *model = strstr(manifest, "\"model\": {");
+    *bytes = model ? strcspn(model, "}") : 0;
+    return model;
+}
+
 /*
  * Whether a file is one that the bundle was written with: a module that the manifest names, its
  * LLVM IR, or a header and a C file called after the model. Anything else belongs to somebody.
@@ -54,18 +61,22 @@ static bool is_ours(const char *manifest) {
 static bool is_of_bundle(const char *manifest, const char *name) {
     static const struct {
         const char *end, *before, *after;
-    } kinds[] = {{".ptx", "\"", ".ptx\""},
-                 {".cubin", "\"", ".cubin\""},
-                 {".ll", "\"", ".ptx\""},
-                 {".h", "\"name\": \"", "\""},
-                 {".c", "\"name\": \"", "\""}};
+        bool of_model;
+    } kinds[] = {{".ptx", "\"", ".ptx\"", false},
+                 {".cubin", "\"", ".cubin\"", false},
+                 {".ll", "\"", ".ptx\"", false},
+                 {".h", "\"name\": \"", "\"", true},
+                 {".c", "\"name\": \"", "\"", true}};
     char wanted[300];
+    size_t length;
     if (!strcmp(name, MANIFEST)) return true;
     for (size_t i = 0; manifest && i < sizeof kinds / sizeof *kinds; i++) {
         if (!ends_with(name, kinds[i].end)) continue;
         int stem = (int)(strlen(name) - strlen(kinds[i].end));
         snprintf(wanted, sizeof wanted, "%s%.*s%s", kinds[i].before, stem, name, kinds[i].after);
-        return strstr(manifest, wanted) != NULL;
+        if (!kinds[i].of_model) return strstr(manifest, wanted) != NULL;
+        const char *model = find_model(manifest, &length);
+        return model && memmem(model, length, wanted, strlen(wanted));
     }
     return false;
 }

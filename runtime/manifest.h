@@ -33,6 +33,9 @@ const char *manifest_name(struct json_reader *r, const struct json_node *object,
 
 enum dtype manifest_dtype(struct json_reader *r, const struct json_node *object, const char *key);
 
+/* A SHA-256 in hex; never null. */
+const char *manifest_sha256(struct json_reader *r, const struct json_node *object, const char *key);
+
 /* Fill bundle->types[index] from one object of `types`. */
 void manifest_type(struct json_reader *r, struct kvf_bundle *bundle, uint32_t index,
                    const struct json_node *node);

@@ -118,7 +118,7 @@ local function refused(prepare, message, what)
   tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
 end
 
-tap.plan(37)
+tap.plan(42)
 for _, name in ipairs(examples) do reproducible(name) end
 
 if shell.find("ptxas") then
@@ -152,6 +152,14 @@ local ptx = shell.read(flash .. "/swa.sm_90.ptx")
 tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true),
   "the header says the lowest version and the target asked for")
 
+local whole = shell.read(flash .. "/manifest.json")
+shell.seal(flash .. "/manifest.json")
+tap.ok(whole:find('"checksum": "%x+"') and shell.read(flash .. "/manifest.json") == whole, "the manifest's checksum is what sha256sum makes of it")
+shell.write(flash .. "/manifest.json", (whole:gsub('"init": %-1', '"init": -2', 1)))
+local opened, why_not = shell.run(shell.kvforge_run .. " info " .. flash)
+tap.ok(opened ~= 0 and why_not:find("checksum", 1, true), "a bundle whose manifest was changed is refused")
+shell.write(flash .. "/manifest.json", whole)
+
 refused("echo hello > notes.txt", "it holds notes.txt", "a directory with a stranger's file is refused")
 refused("echo '{}' > manifest.json", "does not say so", "a manifest that is not ours is refused")
 shell.run(("echo x > %s/file"):format(dir))
@@ -165,6 +173,14 @@ status, output = kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))
 tap.ok(status == 1 and output:find("it holds main.c", 1, true) and shell.exists(flash .. "/main.c"),
   "a bundle to which somebody added a source file is refused")
 shell.run("rm " .. flash .. "/main.c")
+-- The manifest has kernels and parameters of such names: a bundle holds no file called after them.
+for _, file in ipairs { "swa_write.c", "latent.h", "window.c" } do
+  shell.write(flash .. "/" .. file, "mine\n")
+  status, output = kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))
+  tap.ok(status == 1 and output:find("it holds " .. file, 1, true) and shell.exists(flash .. "/" .. file),
+    "and one with a " .. file)
+  shell.run("rm " .. flash .. "/" .. file)
+end
 local everything = shell.find("ptxas") and "--embed --keep ir --cubin" or "--embed --keep ir"
 kvforge(("build examples/tiny.lua %s -o %s/flash"):format(everything, dir))
 tap.is((kvforge(("build examples/deepseek-v4-pro.lua -o %s/flash"):format(dir))), 0,
