@@ -493,10 +493,10 @@ static int write_report(struct build *b, double ms) {
     lua_setfield(L, b->report, "total_ms");
     lua_pushvalue(L, b->report);
     if (call(b, "kvforge.json", "encode", 1, 1)) return 1;
-    FILE *file = fopen(b->options->report, "w");
-    bool good = file && fprintf(file, "%s\n", lua_tostring(L, -1)) > 0;
-    if (file && fclose(file)) good = false;
-    return good ? 0 : fail(b, EXIT_BAD_SPEC, "cannot write the report %s", b->options->report);
+    lua_pushfstring(L, "%s\n", lua_tostring(L, -1));
+    char error[600];
+    if (!file_replace(b->options->report, lua_tostring(L, -1), error, sizeof error)) return 0;
+    return fail(b, EXIT_BAD_SPEC, "%s", error);
 }
 
 /* ---- the pipeline ---- */
@@ -518,7 +518,7 @@ int build_check(const struct build_options *options) {
     if (!b.L) return b.status;
     b.status = EXIT_GOOD;
     b.model = lua_gettop(b.L);
-    if (load_templates(&b) || check_rules(&b)) print_error(&b);
+    if (load_templates(&b) || choose_targets(&b) || check_rules(&b)) print_error(&b);
     host_close(b.L);
     return b.status;
 }

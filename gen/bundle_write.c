@@ -188,8 +188,19 @@ int bundle_write(const char *dir, const struct bundle_file *files, size_t count,
     return 0;
 }
 
+static int write_text(const struct writer *w, FILE *file, const char *text, const char *path) {
+    bool good = file && fputs(text, file) >= 0;
+    int code = good ? 0 : errno;
+    if (file && fclose(file) && good) code = errno;
+    errno = code;
+    return code ? fail(w, "write", path) : 0;
+}
+
 int file_replace(const char *path, const char *text, char *error, size_t size) {
     struct writer w = {error, size};
+    struct stat info;
+    if (!lstat(path, &info) && !S_ISREG(info.st_mode)) /* a device, or a link to whatever it is */
+        return write_text(&w, fopen(path, "w"), text, path);
     char beside[4096 + 16];
     if (strlen(path) >= 4096) {
         snprintf(error, size, "the name of the output file is too long");
@@ -200,11 +211,9 @@ int file_replace(const char *path, const char *text, char *error, size_t size) {
     umask(mask);
     int fd = mkstemp(beside);
     if (fd < 0) return fail(&w, "create a file beside", path);
-    FILE *file = fdopen(fd, "w");
-    bool good = file && fputs(text, file) >= 0 && !fchmod(fd, 0666 & ~mask);
-    if (file && fclose(file)) good = false;
-    if (good && !rename(beside, path)) return 0;
-    fail(&w, "write", path);
-    unlink(beside);
-    return 1;
+    int failed = fchmod(fd, 0666 & ~mask) ? fail(&w, "write", path) : 0;
+    failed |= write_text(&w, fdopen(fd, "w"), text, path);
+    if (!failed && rename(beside, path)) failed = fail(&w, "rename to", path);
+    if (failed) unlink(beside);
+    return failed;
 }

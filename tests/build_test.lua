@@ -154,7 +154,8 @@ tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true),
 
 local whole = shell.read(flash .. "/manifest.json")
 shell.seal(flash .. "/manifest.json")
-tap.ok(whole:find('"checksum": "%x+"') and shell.read(flash .. "/manifest.json") == whole, "the manifest's checksum is what sha256sum makes of it")
+tap.ok(whole:find('"checksum": "%x+"') and shell.read(flash .. "/manifest.json") == whole,
+  "the manifest's checksum is what sha256sum makes of it")
 shell.write(flash .. "/manifest.json", (whole:gsub('"init": %-1', '"init": -2', 1)))
 local opened, why_not = shell.run(shell.kvforge_run .. " info " .. flash)
 tap.ok(opened ~= 0 and why_not:find("checksum", 1, true), "a bundle whose manifest was changed is refused")
