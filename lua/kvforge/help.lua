@@ -12,10 +12,10 @@ other modules than kvforge, limits on instructions and memory.
   return kv.model {
     name = "small", heads = 16, max_positions = 65536,
     types = {
-      window = kv.layer_type { head_dim = 512, rope_dim = 64, window = 128, ratio = 0,
-                               format = "fp8_token", rope = kv.rope { theta = 10000 } },
+      swa = kv.layer_type { head_dim = 512, rope_dim = 64, window = 128, ratio = 0,
+                            format = "fp8_token", rope = kv.rope { theta = 10000 } },
     },
-    layers = { kv.of("window", 4) },
+    layers = { kv.of("swa", 4) },
   }
 ]]
 
