@@ -118,22 +118,31 @@ lua_State *build_load(const struct host_options *host, const char *spec, int *st
     return L;
 }
 
+/* The error on top of the stack, which is popped. */
+static int fail_lua(struct build *b) {
+    const char *text = lua_tostring(b->L, -1);
+    if (text && !strcmp(text, "not enough memory"))
+        fail(b, EXIT_INTERNAL,
+             "the bundle needs more than the %zu MiB there are to build it in: fewer targets or "
+             "layer types",
+             b->options->host.memory >> 20);
+    else
+        fail(b, EXIT_INTERNAL, "%s", text ? text : "an error that is no text");
+    lua_pop(b->L, 1);
+    return 1;
+}
+
 /* Call function `function` of `module` with the `arguments` on top of the stack. */
 static int call(struct build *b, const char *module, const char *function, int arguments,
                 int results) {
     lua_State *L = b->L;
-    if (host_require(L, module)) return fail(b, EXIT_INTERNAL, "%s", lua_tostring(L, -1));
+    if (host_require(L, module)) return fail_lua(b);
     if (function) {
         lua_getfield(L, -1, function);
         lua_remove(L, -2);
     }
     lua_insert(L, -1 - arguments);
-    if (host_call(L, arguments, results)) {
-        fail(b, EXIT_INTERNAL, "%s", lua_tostring(L, -1));
-        lua_pop(L, 1);
-        return 1;
-    }
-    return 0;
+    return host_call(L, arguments, results) ? fail_lua(b) : 0;
 }
 
 static int check_tools(struct build *b) {

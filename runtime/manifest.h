@@ -20,7 +20,7 @@ enum {
     MANIFEST_KERNELS = 64,
     MANIFEST_PARAMS = 128,
     MANIFEST_PARAMS_BYTES = 4096, /* what every CUDA driver passes to a kernel */
-    MANIFEST_NAME = 63,           /* bytes of a name */
+    MANIFEST_NAME = 64,           /* bytes of a name */
     MANIFEST_TEXT = 255,
     MANIFEST_DIM = 1 << 24 /* head_dim, window and the like */
 };

@@ -65,11 +65,9 @@ local function entry(field)
   return ("  %s\n%s\n%s"):format(field.name, wrap(field.meaning .. why, 6), wrap(text, 6))
 end
 
-local function sorted_formats()
-  local names = {}
-  for name, format in pairs(formats) do
-    if format.planes then names[#names + 1] = name end
-  end
+local function all_formats()
+  local names = formats.names "latent"
+  table.move(formats.names "index", 1, #formats.names "index", #names + 1, names)
   table.sort(names)
   return names
 end
@@ -83,7 +81,7 @@ return function()
   end
   out[#out + 1] = lists
   out[#out + 1] = "Row formats\n"
-  for _, name in ipairs(sorted_formats()) do
+  for _, name in ipairs(all_formats()) do
     out[#out + 1] = ("  %-15s%s"):format(name, (wrap(formats[name].meaning, 17):gsub("^ +", "")))
   end
   out[#out + 1] = "\nRules between fields\n"
