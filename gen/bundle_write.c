@@ -158,9 +158,27 @@ static int write_all(const struct writer *w, const char *path, const struct bund
     return failed;
 }
 
+/* Where a file system cannot exchange two names (NFS): the old bundle steps aside for a moment. */
+static int replace_in_steps(const struct writer *w, const char *from, const char *to) {
+    char old[4096 + 32];
+    snprintf(old, sizeof old, "%s.old", from); /* `from` is a name that nobody else has */
+    if (rename(to, old)) return fail(w, "rename", to);
+    if (rename(from, to)) {
+        fail(w, "rename to", to);
+        rename(old, to);
+        return 1;
+    }
+    remove_directory(old);
+    return 0;
+}
+
 static int put_in_place(const struct writer *w, const char *from, const char *to, bool exists) {
     if (!exists) return rename(from, to) ? fail(w, "rename to", to) : 0;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) return fail(w, "exchange", to);
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
+        if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)
+            return replace_in_steps(w, from, to);
+        return fail(w, "exchange", to);
+    }
     remove_directory(from);
     return 0;
 }

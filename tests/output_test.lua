@@ -12,7 +12,7 @@ local function kvforge(arguments) return shell.run(shell.kvforge .. " " .. argum
 local function info(path) return shell.run(shell.kvforge_run .. " info " .. path) end
 local function expect(good, output, name) if not tap.ok(good, name) then tap.note(output) end end
 
-tap.plan(45)
+tap.plan(49)
 
 -- ---- the header and the embedded bundle, in C and C++ ----
 
@@ -148,6 +148,37 @@ local bad = 0
 for _, name in ipairs(names) do if name ~= "good" then bad = bad + 1 end end
 tap.is(bad, 0, "killed at thirty moments, the bundle opens every time")
 shell.run(("rm -rf %s.new-*"):format(bundle))
+
+-- On a file system that cannot exchange two names, and one where the new name cannot be had either.
+shell.write(dir .. "/names.c", [[
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+int renameat2(int a, const char *b, int c, const char *d, unsigned e);
+int renameat2(int a, const char *b, int c, const char *d, unsigned e) {
+    (void)a, (void)b, (void)c, (void)d, (void)e;
+    errno = EINVAL;
+    return -1;
+}
+int renameat(int a, const char *b, int c, const char *d);
+int rename(const char *from, const char *to) {
+    const char *refused = getenv("REFUSED");
+    if (refused && strcmp(to, refused) == 0 && !strstr(from, ".old")) return errno = EACCES, -1;
+    return renameat(-100, from, -100, to);
+}
+]])
+local preload = ("cc -shared -fPIC -o %s/names.so %s/names.c && %s env LD_PRELOAD=%s/names.so %s build examples/tiny.lua -o %s")
+if (os.getenv("KVF_SANITIZE") or "") == "" then
+  status, output = shell.run(preload:format(dir, dir, "", dir, shell.kvforge, bundle))
+  local kept = whole("without an exchange of names a bundle is replaced too")
+  expect(status == 0 and kept == "", output .. kept, "and nothing is left beside it")
+  status, output = shell.run(preload:format(dir, dir, "REFUSED=" .. bundle, dir, shell.kvforge, bundle))
+  kept = whole("if the new one cannot be put there, the old one is")
+  expect(status == 1 and kept == "" and output:find("cannot rename to .-: Permission denied"), output .. kept,
+    "with an error, and nothing left")
+else
+  tap.skip(4, "a sanitizer wants to be loaded first")
+end
 
 local mounted = shell.run(("mkdir %s/small && mount -t tmpfs -o size=96k tmpfs %s/small"):format(dir,
   dir)) == 0
