@@ -90,7 +90,7 @@ static struct run run_loop(CUmodule module, int i, CUdeviceptr data, unsigned th
 }
 
 static void keep_best(struct run *best, struct run now) {
-    if (!best->lanes) *best = now;
+    if (best->lanes == 0) *best = now;
     if (now.result) best->result = now.result;
     if (now.cpu < best->cpu) best->cpu = now.cpu;
     if (now.wall < best->wall) best->wall = now.wall;

@@ -66,7 +66,6 @@ static kvf_address uploaded(const void *from, size_t bytes) {
 static flash_narrow_kernels kernels;
 static kvf_pool *pool;
 static kvf_batch *batch;
-
 /* The pool writes these; the device has a copy of each. */
 static int32_t batch_id[CHUNK], position[CHUNK], cu_tokens[REQUESTS + 1], state_slot[REQUESTS];
 static int32_t write_from[REQUESTS], window_from[REQUESTS];
@@ -126,8 +125,7 @@ static void create_memory(const kvf_bundle *bundle, const kvf_cache *cache) {
     sink = uploaded(zeros, HEADS * sizeof(float));
     latent = allocate(CHUNK * DIM * 2), kv = allocate(CHUNK * DIM * 2);
     score = allocate(CHUNK * DIM * 2), query = allocate(sizeof result);
-    q = allocate(sizeof result), out = allocate(sizeof result);
-    rows = allocate(CHUNK * LIST * 4);
+    q = allocate(sizeof result), out = allocate(sizeof result), rows = allocate(CHUNK * LIST * 4);
     window_count = allocate(CHUNK * 4), entry_count = allocate(CHUNK * 4);
     part_o = allocate((size_t)CHUNK * SPLITS * HEADS * DIM * 4);
     part_m = allocate((size_t)CHUNK * SPLITS * HEADS * 4);
@@ -269,7 +267,7 @@ int main(int argc, char **argv) {
         prompts[1][i] = i < COMMON ? prompts[0][i] : 9 * i;
     }
     for (int r = 0; r < REQUESTS; r++) sequences[r] = prefill(prompts[r], kept[r]);
-    bool same = !memcmp(kept[0], kept[1], sizeof *kept);
+    const bool same = !memcmp(kept[0], kept[1], sizeof *kept);
     printf("token %d of both: %s\n", COMMON - 1, same ? "the same bits" : "OTHER BITS");
 
     /* Decode: both in one batch, a token each. */

@@ -43,7 +43,8 @@ local ways = { "one chunk = many chunks", "prefill = decode steps", "captured gr
 
 -- File, what stands in it, what shall, and the comparison that then fails.
 local faults = {
-  { "compress.lua", "token:ge(g.first_token)", "token:gt(g.first_token)", "dense float64 .*FAILED",
+  { "compress.lua", "each(of_launch(stream, s:to(u32), token))", "each(of_ring(stream, s:to(u32), aligned))",
+    "dense float64 .*FAILED",
     "a row of the launch read from the ring" },
   { "row_lists.lua", "seen // T.ratio", "(seen + 1) // T.ratio", "dense float64 .*FAILED",
     "an entry seen before it is complete" },

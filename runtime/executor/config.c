@@ -46,7 +46,7 @@ static bool read_checks(struct config *c, char *why, uint64_t why_bytes) {
     enum { COUNT = sizeof checks / sizeof *checks };
     const char *text = getenv("KVF_EXECUTOR_CHECKS");
     if (!text || !*text) text = "all";
-    bool listed = strcmp(text, "all") && *text != '-';
+    bool listed = strcmp(text, "all") != 0 && *text != '-';
     for (int i = 0; i < COUNT; i++) *checks[i].value = !listed;
     if (!strcmp(text, "all") || !strcmp(text, "none")) return true;
     while (*text) {
@@ -55,7 +55,7 @@ static bool read_checks(struct config *c, char *why, uint64_t why_bytes) {
         const char *name = text + drop;
         bool known = false;
         for (int i = 0; i < COUNT; i++) {
-            if (strlen(checks[i].name) != n - drop || strncmp(checks[i].name, name, n - drop))
+            if (strlen(checks[i].name) != n - drop || strncmp(checks[i].name, name, n - drop) != 0)
                 continue;
             *checks[i].value = !drop;
             known = true;
@@ -75,7 +75,7 @@ static bool read_tensor(struct config *c, char *why, uint64_t why_bytes) {
     const char *text = getenv("KVF_EXECUTOR_TENSOR");
     if (!text) text = "";
     for (int i = 0; i < 5; i++) {
-        if (strcmp(text, names[i])) continue;
+        if (strcmp(text, names[i]) != 0) continue;
         c->tensor = (enum tensor_model)i;
         return true;
     }
@@ -86,7 +86,7 @@ static bool read_tensor(struct config *c, char *why, uint64_t why_bytes) {
 
 static bool flag_of(const char *name) {
     const char *text = getenv(name);
-    return text && *text && strcmp(text, "0");
+    return text && *text && strcmp(text, "0") != 0;
 }
 
 bool config_read(struct config *c, char *why, uint64_t why_bytes) {
@@ -111,7 +111,7 @@ bool config_read(struct config *c, char *why, uint64_t why_bytes) {
     c->no_device = devices == 0;
     const char *format = getenv("KVF_EXECUTOR_FORMAT");
     c->json = format && !strcmp(format, "json");
-    if (format && !c->json && strcmp(format, "text")) {
+    if (format && !c->json && strcmp(format, "text") != 0) {
         snprintf(why, why_bytes, "KVF_EXECUTOR_FORMAT must be text or json, not '%s'", format);
         return false;
     }

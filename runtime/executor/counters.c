@@ -21,7 +21,7 @@ void counters_sum(struct counters *total, const struct counters *part) {
 static uint64_t macs_of(const struct op *o) {
     unsigned m, n, k;
     const char *at = strstr(form_table[o->form].pattern, ".m");
-    if (!at || sscanf(at, ".m%un%uk%u", &m, &n, &k) != 3) return 0;
+    if (!at || sscanf(at, ".m%3un%3uk%3u", &m, &n, &k) != 3) return 0;
     return (uint64_t)m * n * k;
 }
 

@@ -118,7 +118,7 @@ static void read_fail_rules(const char *text) {
         unsigned long long nth;
         int code;
         char name[64];
-        if (sscanf(text, "%63[^:]:%llu:%d", name, &nth, &code) == 3) {
+        if (sscanf(text, "%63[^:]:%18llu:%9d", name, &nth, &code) == 3) {
             snprintf(fail_rules[fail_rule_count].name, sizeof fail_rules->name, "%s", name);
             fail_rules[fail_rule_count].nth = nth;
             fail_rules[fail_rule_count++].code = code;
@@ -309,7 +309,7 @@ static void *find_symbol(const char *name, int version) {
 CUresult cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags,
                              int *status) {
     (void)flags;
-    if (!name || !out || strncmp(name, "cu", 2)) return CUDA_ERROR_INVALID_VALUE;
+    if (!name || !out || strncmp(name, "cu", 2) != 0) return CUDA_ERROR_INVALID_VALUE;
     *out = find_symbol(name, version);
     if (status) *status = *out ? 0 : 1;
     return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

@@ -339,12 +339,9 @@ static char *read_file(const char *path) {
     FILE *file = fopen(path, "rbe");
     if (!file) return NULL;
     char *text = NULL;
-    if (!fseek(file, 0, SEEK_END)) {
-        long size = ftell(file);
-        rewind(file);
-        text = size >= 0 ? malloc((size_t)size + 1) : NULL;
-        if (text) text[fread(text, 1, (size_t)size, file)] = 0;
-    }
+    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    if (size >= 0 && fseek(file, 0, SEEK_SET) == 0) text = malloc((size_t)size + 1);
+    if (text) text[fread(text, 1, (size_t)size, file)] = 0;
     fclose(file);
     return text;
 }

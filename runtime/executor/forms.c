@@ -65,7 +65,7 @@ bool form_prepare(void) {
 static void apply_word(const char *text, uint32_t length, struct op *op) {
     for (int i = word_bucket[hash_text(text, length) % BUCKETS]; i >= 0; i = word_next[i]) {
         const struct word *w = &word_table[i];
-        if (strncmp(w->spelling, text, length) || w->spelling[length]) continue;
+        if (strncmp(w->spelling, text, length) != 0 || w->spelling[length]) continue;
         if (w->type) {
             if (!op->type)
                 op->type = w->type;

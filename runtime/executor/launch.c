@@ -14,7 +14,7 @@ enum { RESIDENT_MAX = 64, OLDEST_FUEL = 1 << 20, FUEL = 1 << 14, RESIDENT_BYTES 
 static uint64_t block_order(const struct launch *l, uint64_t k) {
     uint64_t seed = l->config->seed, n = l->blocks;
     if (!seed || n < 2) return k;
-    uint64_t step = seed * 0x9e3779b97f4a7c15u % n, a = n, b;
+    uint64_t step = seed * 0x9e3779b97f4a7c15u % n, a, b;
     for (step = step ? step : 1;; step = step % n + 1) {
         a = n;
         b = step;

@@ -30,6 +30,39 @@ static void load_words(const struct access *a, uint32_t skip, uint32_t *v) {
     EACH_LANE memcpy(&v[i], host + a->at[i], 4);
 }
 
+/* Accesses by which threads of a kernel talk to each other: whole, and in order, on the host too.
+ */
+static bool is_strong(const struct op *o) {
+    return (o->flags & FLAG_VOLATILE) || o->semantics;
+}
+
+static void load_strong(const struct access *a, uint32_t skip, uint32_t bytes, uint64_t *v) {
+    EACH_SET_LANE(i, a->lanes) {
+        const uint8_t *from = a->region->host + a->at[i] + skip;
+        switch (bytes) {
+        case 1: v[i] = __atomic_load_n(from, __ATOMIC_SEQ_CST); break;
+        case 2: v[i] = __atomic_load_n((const uint16_t *)from, __ATOMIC_SEQ_CST); break;
+        case 4: v[i] = __atomic_load_n((const uint32_t *)from, __ATOMIC_SEQ_CST); break;
+        default: v[i] = __atomic_load_n((const uint64_t *)from, __ATOMIC_SEQ_CST); break;
+        }
+    }
+}
+
+static void store_strong(const struct access *a, uint32_t skip, uint32_t bytes, const uint32_t *v,
+                         bool is64) {
+    const u64_alias *wide = (const u64_alias *)v;
+    EACH_SET_LANE(i, a->lanes) {
+        uint64_t x = is64 ? wide[i] : v[i];
+        uint8_t *to = a->region->host + a->at[i] + skip;
+        switch (bytes) {
+        case 1: __atomic_store_n(to, (uint8_t)x, __ATOMIC_SEQ_CST); break;
+        case 2: __atomic_store_n((uint16_t *)to, (uint16_t)x, __ATOMIC_SEQ_CST); break;
+        case 4: __atomic_store_n((uint32_t *)to, (uint32_t)x, __ATOMIC_SEQ_CST); break;
+        default: __atomic_store_n((uint64_t *)to, x, __ATOMIC_SEQ_CST); break;
+        }
+    }
+}
+
 static void extend_signed(enum ptx_type type, uint64_t *v) {
     switch (type) {
     case T_S8: EACH_LANE v[i] = (uint64_t)(int64_t)(int8_t)v[i]; break;
@@ -65,7 +98,11 @@ static void load_lanes(struct access *a) {
     uint32_t bytes = ptx_type_bits((enum ptx_type)o->type) / 8;
     for (uint32_t k = 0; k < o->vector; k++) {
         uint32_t known = access_defined(a, k * bytes, bytes);
-        if (bytes == 4 && o->wide != WIDE_64) {
+        if (is_strong(o)) {
+            uint64_t v[LANES] = {0};
+            load_strong(a, k * bytes, bytes, v);
+            put_loaded(w, o, o->list[k], a->lanes, v);
+        } else if (bytes == 4 && o->wide != WIDE_64) {
             uint32_t v[LANES];
             load_words(a, k * bytes, v);
             put32(w, o->list[k], v, a->lanes);
@@ -145,7 +182,9 @@ static void store_lanes(struct access *a) {
         if (__builtin_expect(unknown != 0, 0) && a->in == SPACE_GLOBAL &&
             w->block->launch->config->check_uninitialised)
             access_undefined_store(a, unknown, slot, k);
-        if (bytes == 4 && o->wide != WIDE_64)
+        if (is_strong(o))
+            store_strong(a, k * bytes, bytes, source32(w, slot), o->wide == WIDE_64);
+        else if (bytes == 4 && o->wide != WIDE_64)
             store_words(a, k * bytes, source32(w, slot));
         else
             store_elements(a, k * bytes, bytes, source32(w, slot), o->wide == WIDE_64);

@@ -160,6 +160,11 @@ static void unpack_factors(const struct warp *w, const struct op *o, const struc
     m->special = special != 0;
 }
 
+static void set_accumulator(struct matrices *m, int row, int column, uint32_t bits) {
+    m->c[row][column] = bits;
+    m->special = m->special || (bits & 0x7f800000) == 0x7f800000;
+}
+
 static void read_accumulator(const struct warp *w, const struct mma *x, bool half,
                              struct matrices *m) {
     for (int i = 0; i < x->c_registers; i++) {
@@ -167,16 +172,13 @@ static void read_accumulator(const struct warp *w, const struct mma *x, bool hal
         for (int lane = 0; lane < LANES; lane++) {
             int row = (lane >> 2) + 8 * (half ? i : i >> 1), column = 2 * (lane & 3);
             if (half) {
-                m->c[row][column] = f32_bits(f16_value(v[lane] & 0xffff));
-                m->c[row][column + 1] = f32_bits(f16_value(v[lane] >> 16));
+                set_accumulator(m, row, column, f32_bits(f16_value(v[lane] & 0xffff)));
+                set_accumulator(m, row, column + 1, f32_bits(f16_value(v[lane] >> 16)));
             } else {
-                m->c[row][column + (i & 1)] = v[lane];
+                set_accumulator(m, row, column + (i & 1), v[lane]);
             }
         }
     }
-    for (int row = 0; row < x->s.rows; row++)
-        for (int n = 0; n < COLUMNS; n++)
-            m->special = m->special || (m->c[row][n] & 0x7f800000) == 0x7f800000;
 }
 
 static void multiply(const struct mma *x, const struct tensor_rule *rule, int product_fraction,

@@ -50,8 +50,8 @@ static void parse_target(struct parser *p) {
                 parse_fail(p, p->token.line, "unknown target '%s'", copy);
             p->module->target = number;
             p->module->target_suffix = suffix;
-        } else if (strcmp(copy, "debug") && strcmp(copy, "texmode_unified") &&
-                   strcmp(copy, "texmode_independent")) {
+        } else if (strcmp(copy, "debug") != 0 && strcmp(copy, "texmode_unified") != 0 &&
+                   strcmp(copy, "texmode_independent") != 0) {
             parse_fail(p, p->token.line, "unknown target '%s'", copy);
         }
         parse_next(p);

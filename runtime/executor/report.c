@@ -165,7 +165,7 @@ static void print_finding(struct reporter *r, const char *kind, const char *titl
         fprintf(f, "kvforge executor: %s%s: %s\n", note ? "note: " : "", kind, title);
         if (p->known) {
             fprintf(f, "  kernel %s", p->kernel);
-            if (strcmp(p->kernel, p->function)) fprintf(f, ", in %s", p->function);
+            if (strcmp(p->kernel, p->function) != 0) fprintf(f, ", in %s", p->function);
             fprintf(f, ", line %u: %s\n  block (%u,%u,%u), thread (%u,%u,%u)\n", p->line, p->text,
                     p->block[0], p->block[1], p->block[2], p->thread[0], p->thread[1],
                     p->thread[2]);

@@ -137,8 +137,7 @@ static const char *const others[] = {
     "mov.u64 %rd1, loc",
     "mov.pred %p1, %p2",
     "call (c), f, (b)",
-    "{ .param .b32 b; .param .b32 c; st.param.b32 [b], %r1; call (c), f, (b); ld.param.b32 "
-    "%r2, [c]; }",
+    "{ .param .b32 b; .param .b32 c; call (c), f, (b); ld.param.b32 %r2, [c]; }",
     "t: .branchtargets on, out; brx.idx %r1, t",
     "bra.uni out",
     "@!%p1 bra out",
