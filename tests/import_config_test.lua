@@ -59,7 +59,7 @@ local function refuses(name, changes, ...)
   refused(name, config(changes), ...)
 end
 
-tap.plan(54)
+tap.plan(55)
 
 -- ---- the real one ----
 
@@ -132,6 +132,8 @@ refuses("more than one latent row", { num_key_value_heads = 8 }, "num_key_value_
 refuses("missing fields, all at once", { head_dim = json.null, sliding_window = json.null,
   index_topk = json.null },
   "\"head_dim\": is missing", "\"sliding_window\": is missing", "\"index_topk\": is missing")
+refuses("a model of one kind of layer without its theta", { compress_ratios = { 4, 4, 4, 4, 4 },
+  num_nextn_predict_layers = 0, compress_rope_theta = json.null }, "\"compress_rope_theta\": is missing")
 refuses("too few ratios", { compress_ratios = { 0, 4 } }, "compress_ratios", "2 entries", "says 5")
 refuses("draft layers without ratios", { num_hidden_layers = 6 }, "num_nextn_predict_layers")
 refuses("a ratio of 1", { compress_ratios = { 0, 1, 4, 4, 4, 0 } }, "entry 2 is no group")

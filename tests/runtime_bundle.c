@@ -597,6 +597,13 @@ static void test_arguments(void) {
     is(kvf_bundle_open(".", NULL, &error), KVF_ERROR_ARGUMENT, "out null");
     is(kvf_bundle_open(NULL, NULL, NULL), KVF_ERROR_ARGUMENT, "error null");
     is(kvf_bundle_open_memory(NULL, 0, &bundle, &error), KVF_ERROR_ARGUMENT, "files null");
+    kvf_file file = {"manifest.json", NULL, 0};
+    is(kvf_bundle_open_memory(&file, 1, &bundle, &error), KVF_ERROR_BUNDLE, "no bytes at null");
+    file.bytes = 100;
+    is(kvf_bundle_open_memory(&file, 1, &bundle, &error), KVF_ERROR_ARGUMENT, "bytes at null");
+    contains(error.text, "manifest.json has 100 bytes, but its data is null", "are named");
+    file.name = NULL;
+    is(kvf_bundle_open_memory(&file, 1, &bundle, &error), KVF_ERROR_IO, "a file without a name");
     is(kvf_bundle_model(NULL, NULL), KVF_ERROR_ARGUMENT, "model of null");
     is(kvf_bundle_type(NULL, 0, NULL), KVF_ERROR_ARGUMENT, "type of null");
     is(kvf_bundle_layer(NULL, 0, &a, &b), KVF_ERROR_ARGUMENT, "layer of null");
@@ -609,7 +616,7 @@ static void test_arguments(void) {
 }
 
 int main(void) {
-    tap_plan(140);
+    tap_plan(144);
     test_good();
     test_tree();
     test_contradictions();
