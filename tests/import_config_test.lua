@@ -59,7 +59,7 @@ local function refuses(name, changes, ...)
   refused(name, config(changes), ...)
 end
 
-tap.plan(55)
+tap.plan(56)
 
 -- ---- the real one ----
 
@@ -134,6 +134,7 @@ refuses("missing fields, all at once", { head_dim = json.null, sliding_window = 
   "\"head_dim\": is missing", "\"sliding_window\": is missing", "\"index_topk\": is missing")
 refuses("a model of one kind of layer without its theta", { compress_ratios = { 4, 4, 4, 4, 4 },
   num_nextn_predict_layers = 0, compress_rope_theta = json.null }, "\"compress_rope_theta\": is missing")
+refuses("window layers without theirs", { rope_theta = json.null }, "\"rope_theta\": is missing")
 refuses("too few ratios", { compress_ratios = { 0, 4 } }, "compress_ratios", "2 entries", "says 5")
 refuses("draft layers without ratios", { num_hidden_layers = 6 }, "num_nextn_predict_layers")
 refuses("a ratio of 1", { compress_ratios = { 0, 1, 4, 4, 4, 0 } }, "entry 2 is no group")
