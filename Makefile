@@ -293,7 +293,7 @@ lint-lua:
 	$(if $(LUACHECK),@$(LUACHECK) -q lua templates tests gen examples bench,@echo "lint: no luacheck, skipped")
 lint-tidy:
 	$(if $(TIDY),@printf '%s\n' $(TIDY_SRC) | xargs -P $(JOBS) -I{} $(TIDY) --quiet {} -- \
-	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake \
+	    $(filter-out -MMD -MP,$(BASE)) -Iruntime -Iruntime/executor -Iruntime/reference -Igen -Itests -Itests/fake -Ibench/lib \
 	    -I$(FLASH) -I$(NARROW) $(LLVM_CFLAGS) $(LUA_CFLAGS),@echo "lint: no clang-tidy, skipped")
 
 # Fuzzers: tests/fuzz/NAME.c, linked by the first word of the name as tests are. With libFuzzer where clang

@@ -118,22 +118,31 @@ lua_State *build_load(const struct host_options *host, const char *spec, int *st
     return L;
 }
 
+/* The error on top of the stack, which is popped. */
+static int fail_lua(struct build *b) {
+    const char *text = lua_tostring(b->L, -1);
+    if (text && !strcmp(text, "not enough memory"))
+        fail(b, EXIT_INTERNAL,
+             "the bundle needs more than the %zu MiB there are to build it in: fewer targets or "
+             "layer types",
+             b->options->host.memory >> 20);
+    else
+        fail(b, EXIT_INTERNAL, "%s", text ? text : "an error that is no text");
+    lua_pop(b->L, 1);
+    return 1;
+}
+
 /* Call function `function` of `module` with the `arguments` on top of the stack. */
 static int call(struct build *b, const char *module, const char *function, int arguments,
                 int results) {
     lua_State *L = b->L;
-    if (host_require(L, module)) return fail(b, EXIT_INTERNAL, "%s", lua_tostring(L, -1));
+    if (host_require(L, module)) return fail_lua(b);
     if (function) {
         lua_getfield(L, -1, function);
         lua_remove(L, -2);
     }
     lua_insert(L, -1 - arguments);
-    if (host_call(L, arguments, results)) {
-        fail(b, EXIT_INTERNAL, "%s", lua_tostring(L, -1));
-        lua_pop(L, 1);
-        return 1;
-    }
-    return 0;
+    return host_call(L, arguments, results) ? fail_lua(b) : 0;
 }
 
 static int check_tools(struct build *b) {
@@ -493,10 +502,10 @@ static int write_report(struct build *b, double ms) {
     lua_setfield(L, b->report, "total_ms");
     lua_pushvalue(L, b->report);
     if (call(b, "kvforge.json", "encode", 1, 1)) return 1;
-    FILE *file = fopen(b->options->report, "w");
-    bool good = file && fprintf(file, "%s\n", lua_tostring(L, -1)) > 0;
-    if (file && fclose(file)) good = false;
-    return good ? 0 : fail(b, EXIT_BAD_SPEC, "cannot write the report %s", b->options->report);
+    lua_pushfstring(L, "%s\n", lua_tostring(L, -1));
+    char error[600];
+    if (!file_replace(b->options->report, lua_tostring(L, -1), error, sizeof error)) return 0;
+    return fail(b, EXIT_BAD_SPEC, "%s", error);
 }
 
 /* ---- the pipeline ---- */
@@ -518,7 +527,7 @@ int build_check(const struct build_options *options) {
     if (!b.L) return b.status;
     b.status = EXIT_GOOD;
     b.model = lua_gettop(b.L);
-    if (load_templates(&b) || check_rules(&b)) print_error(&b);
+    if (load_templates(&b) || choose_targets(&b) || check_rules(&b)) print_error(&b);
     host_close(b.L);
     return b.status;
 }

@@ -47,6 +47,13 @@ static bool is_ours(const char *manifest) {
     return manifest && strstr(manifest, "\"kvforge\":") && strstr(manifest, "\"modules\":");
 }
 
+/* The manifest from "model" on, and the length of that object; it holds no other object. */
+static const char *find_model(const char *manifest, size_t *bytes) {
+    const char *model = strstr(manifest, "\"model\": {");
+    *bytes = model ? strcspn(model, "}") : 0;
+    return model;
+}
+
 /*
  * Whether a file is one that the bundle was written with: a module that the manifest names, its
  * LLVM IR, or a header and a C file called after the model. Anything else belongs to somebody.
@@ -54,18 +61,22 @@ static bool is_ours(const char *manifest) {
 static bool is_of_bundle(const char *manifest, const char *name) {
     static const struct {
         const char *end, *before, *after;
-    } kinds[] = {{".ptx", "\"", ".ptx\""},
-                 {".cubin", "\"", ".cubin\""},
-                 {".ll", "\"", ".ptx\""},
-                 {".h", "\"name\": \"", "\""},
-                 {".c", "\"name\": \"", "\""}};
+        bool of_model;
+    } kinds[] = {{".ptx", "\"", ".ptx\"", false},
+                 {".cubin", "\"", ".cubin\"", false},
+                 {".ll", "\"", ".ptx\"", false},
+                 {".h", "\"name\": \"", "\"", true},
+                 {".c", "\"name\": \"", "\"", true}};
     char wanted[300];
+    size_t length;
     if (!strcmp(name, MANIFEST)) return true;
     for (size_t i = 0; manifest && i < sizeof kinds / sizeof *kinds; i++) {
         if (!ends_with(name, kinds[i].end)) continue;
         int stem = (int)(strlen(name) - strlen(kinds[i].end));
         snprintf(wanted, sizeof wanted, "%s%.*s%s", kinds[i].before, stem, name, kinds[i].after);
-        return strstr(manifest, wanted) != NULL;
+        if (!kinds[i].of_model) return strstr(manifest, wanted) != NULL;
+        const char *model = find_model(manifest, &length);
+        return model && memmem(model, length, wanted, strlen(wanted));
     }
     return false;
 }
@@ -147,9 +158,27 @@ static int write_all(const struct writer *w, const char *path, const struct bund
     return failed;
 }
 
+/* Where a file system cannot exchange two names (NFS): the old bundle steps aside for a moment. */
+static int replace_in_steps(const struct writer *w, const char *from, const char *to) {
+    char old[4096 + 32];
+    snprintf(old, sizeof old, "%s.old", from); /* `from` is a name that nobody else has */
+    if (rename(to, old)) return fail(w, "rename", to);
+    if (rename(from, to)) {
+        fail(w, "rename to", to);
+        rename(old, to);
+        return 1;
+    }
+    remove_directory(old);
+    return 0;
+}
+
 static int put_in_place(const struct writer *w, const char *from, const char *to, bool exists) {
     if (!exists) return rename(from, to) ? fail(w, "rename to", to) : 0;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) return fail(w, "exchange", to);
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
+        if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)
+            return replace_in_steps(w, from, to);
+        return fail(w, "exchange", to);
+    }
     remove_directory(from);
     return 0;
 }
@@ -177,8 +206,19 @@ int bundle_write(const char *dir, const struct bundle_file *files, size_t count,
     return 0;
 }
 
+static int write_text(const struct writer *w, FILE *file, const char *text, const char *path) {
+    bool good = file && fputs(text, file) >= 0;
+    int code = good ? 0 : errno;
+    if (file && fclose(file) && good) code = errno;
+    errno = code;
+    return code ? fail(w, "write", path) : 0;
+}
+
 int file_replace(const char *path, const char *text, char *error, size_t size) {
     struct writer w = {error, size};
+    struct stat info;
+    if (!lstat(path, &info) && !S_ISREG(info.st_mode)) /* a device, or a link to whatever it is */
+        return write_text(&w, fopen(path, "w"), text, path);
     char beside[4096 + 16];
     if (strlen(path) >= 4096) {
         snprintf(error, size, "the name of the output file is too long");
@@ -189,11 +229,9 @@ int file_replace(const char *path, const char *text, char *error, size_t size) {
     umask(mask);
     int fd = mkstemp(beside);
     if (fd < 0) return fail(&w, "create a file beside", path);
-    FILE *file = fdopen(fd, "w");
-    bool good = file && fputs(text, file) >= 0 && !fchmod(fd, 0666 & ~mask);
-    if (file && fclose(file)) good = false;
-    if (good && !rename(beside, path)) return 0;
-    fail(&w, "write", path);
-    unlink(beside);
-    return 1;
+    int failed = fchmod(fd, 0666 & ~mask) ? fail(&w, "write", path) : 0;
+    failed |= write_text(&w, fdopen(fd, "w"), text, path);
+    if (!failed && rename(beside, path)) failed = fail(&w, "rename to", path);
+    if (failed) unlink(beside);
+    return failed;
 }

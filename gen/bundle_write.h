@@ -18,7 +18,10 @@ struct bundle_file {
 int bundle_write(const char *dir, const struct bundle_file *files, size_t count, char *error,
                  size_t size);
 
-/* Write one text file as a whole: beside its place, then renamed over what was there. */
+/*
+ * Write one text file as a whole: beside its place, then renamed over what was there. What is there
+ * and no plain file (a device, a pipe, a link) stays, and is written to.
+ */
 int file_replace(const char *path, const char *text, char *error, size_t size);
 
 #endif

@@ -3,6 +3,7 @@
 #include "bundle_write.h"
 #include "target.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <lauxlib.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 static const char usage_text[] =
     "usage: kvforge build SPEC [-o DIR] [--target T]... [--keep ir] [--embed] [--cubin]\n"
     "               [--report FILE]\n"
-    "       kvforge check SPEC\n"
+    "       kvforge check SPEC [--target T]...\n"
     "       kvforge explain SPEC [--json]\n"
     "       kvforge import CONFIG.json [-o SPEC] [--name N] [--format F] [--index-format F]\n"
     "               [--window-mode M] [--target T]...\n"
@@ -30,7 +31,7 @@ static const char usage_text[] =
     "  help     this text; `kvforge help spec` lists every field of a spec\n"
     "\n"
     "  -o, --output PATH    where the bundle goes (default: build/NAME), or the imported spec\n"
-    "  --target T           build for T instead of the spec's targets; may be repeated\n"
+    "  --target T           build or check for T instead of the spec's targets; may be repeated\n"
     "  --keep ir            also write the LLVM IR of each module\n"
     "  --embed              also write NAME.c with the whole bundle inside\n"
     "  --cubin              also assemble each module with ptxas; the PTX stays the fallback\n"
@@ -44,6 +45,7 @@ static const char usage_text[] =
 struct command_line {
     struct build_options build;
     bool json;
+    unsigned given;        /* OPTION_BIT of what was given */
     const char *import[4]; /* name, format, index_format, window_mode */
 };
 
@@ -55,6 +57,21 @@ static int usage_error(const char *what, const char *which) {
     return EXIT_BAD_USAGE;
 }
 
+/* Whether all that was printed has arrived: a full disk must not look like success. */
+static int finish_output(void) {
+    bool failed = ferror(stdout) != 0;
+    if (!fflush(stdout) && !failed) return EXIT_GOOD;
+    fprintf(stderr, "kvforge: cannot write the output%s%s\n", errno ? ": " : "",
+            errno ? strerror(errno) : "");
+    return EXIT_BAD_SPEC;
+}
+
+static int print(const char *text) {
+    errno = 0;
+    fputs(text, stdout);
+    return finish_output();
+}
+
 /* ---- commands ---- */
 
 static int print_result(lua_State *L, int failed) {
@@ -62,8 +79,7 @@ static int print_result(lua_State *L, int failed) {
         fprintf(stderr, "kvforge: internal error: %s\n", luaL_tolstring(L, -1, NULL));
         return EXIT_INTERNAL;
     }
-    fputs(lua_tostring(L, -1), stdout);
-    return fflush(stdout) ? EXIT_BAD_SPEC : EXIT_GOOD;
+    return print(lua_tostring(L, -1));
 }
 
 static int command_check(const struct command_line *c) {
@@ -113,7 +129,7 @@ static void print_lines(lua_State *L, int list) {
 }
 
 static int write_spec(const char *path, const char *text) {
-    if (!path) return fputs(text, stdout) < 0 || fflush(stdout) ? EXIT_BAD_SPEC : EXIT_GOOD;
+    if (!path) return print(text);
     char error[600];
     if (!file_replace(path, text, error, sizeof error)) return EXIT_GOOD;
     fprintf(stderr, "kvforge: %s\n", error);
@@ -155,10 +171,7 @@ static int command_import(const struct command_line *c) {
 }
 
 static int command_help(const struct command_line *c) {
-    if (!c->build.spec) {
-        fputs(usage_text, stdout);
-        return EXIT_GOOD;
-    }
+    if (!c->build.spec) return print(usage_text);
     if (strcmp(c->build.spec, "spec") != 0) return usage_error("no help for", c->build.spec);
     lua_State *L = host_open(&c->build.host);
     if (!L) return EXIT_INTERNAL;
@@ -172,22 +185,9 @@ static int command_build(const struct command_line *c) {
     return build_bundle(&c->build);
 }
 
-struct command {
-    const char *name;
-    int (*run)(const struct command_line *);
-    bool needs_spec;
-};
-
-static const struct command commands[] = {{"build", command_build, true},
-                                          {"check", command_check, true},
-                                          {"explain", command_explain, true},
-                                          {"import", command_import, true},
-                                          {"help", command_help, false}};
-
-/* ---- options ---- */
-
 enum {
-    OPTION_TARGET = 256,
+    OPTION_OUTPUT = 256,
+    OPTION_TARGET,
     OPTION_KEEP,
     OPTION_REPORT,
     OPTION_TEMPLATES,
@@ -195,8 +195,61 @@ enum {
     OPTION_JSON,
     OPTION_EMBED,
     OPTION_CUBIN,
-    OPTION_IMPORT
+    OPTION_IMPORT,
+    OPTION_IMPORT_LAST = OPTION_IMPORT + 3
 };
+#define OPTION_BIT(option) (1u << ((option)-OPTION_OUTPUT))
+#define FROM               (OPTION_BIT(OPTION_TEMPLATES) | OPTION_BIT(OPTION_LUA)) /* of every command */
+
+struct command {
+    const char *name;
+    int (*run)(const struct command_line *);
+    bool needs_spec;
+    unsigned options; /* those it takes, besides FROM */
+};
+
+static const struct command commands[] = {
+    {"build", command_build, true,
+     OPTION_BIT(OPTION_OUTPUT) | OPTION_BIT(OPTION_TARGET) | OPTION_BIT(OPTION_KEEP) |
+         OPTION_BIT(OPTION_REPORT) | OPTION_BIT(OPTION_EMBED) | OPTION_BIT(OPTION_CUBIN)},
+    {"check", command_check, true, OPTION_BIT(OPTION_TARGET)},
+    {"explain", command_explain, true, OPTION_BIT(OPTION_JSON)},
+    {"import", command_import, true,
+     OPTION_BIT(OPTION_OUTPUT) | OPTION_BIT(OPTION_TARGET) | OPTION_BIT(OPTION_IMPORT) |
+         OPTION_BIT(OPTION_IMPORT + 1) | OPTION_BIT(OPTION_IMPORT + 2) |
+         OPTION_BIT(OPTION_IMPORT_LAST)},
+    {"help", command_help, false, 0}};
+
+/* ---- options ---- */
+
+static const struct option options[] = {{"output", 1, 0, OPTION_OUTPUT},
+                                        {"target", 1, 0, OPTION_TARGET},
+                                        {"keep", 1, 0, OPTION_KEEP},
+                                        {"report", 1, 0, OPTION_REPORT},
+                                        {"templates", 1, 0, OPTION_TEMPLATES},
+                                        {"lua", 1, 0, OPTION_LUA},
+                                        {"json", 0, 0, OPTION_JSON},
+                                        {"embed", 0, 0, OPTION_EMBED},
+                                        {"cubin", 0, 0, OPTION_CUBIN},
+                                        {"name", 1, 0, OPTION_IMPORT},
+                                        {"format", 1, 0, OPTION_IMPORT + 1},
+                                        {"index-format", 1, 0, OPTION_IMPORT + 2},
+                                        {"window-mode", 1, 0, OPTION_IMPORT_LAST},
+                                        {"help", 0, 0, 'h'},
+                                        {"version", 0, 0, 'V'},
+                                        {0, 0, 0, 0}};
+
+/* An option that the command would pass over in silence is a mistake. */
+static int check_options(const struct command_line *c, const struct command *command) {
+    for (const struct option *o = options; o->name; o++) {
+        if (o->val < OPTION_OUTPUT || !(c->given & OPTION_BIT(o->val))) continue;
+        if ((command->options | FROM) & OPTION_BIT(o->val)) continue;
+        fprintf(stderr, "kvforge: %s takes no --%s\ntry `kvforge --help`\n", command->name,
+                o->name);
+        return EXIT_BAD_USAGE;
+    }
+    return 0;
+}
 
 /* A directory to read from: better refused here than by whoever misses its first file. */
 static int read_directory(const char **out) {
@@ -208,7 +261,7 @@ static int read_directory(const char **out) {
 
 static int read_option(struct command_line *c, int option) {
     switch (option) {
-    case 'o': c->build.out = optarg; return 0;
+    case OPTION_OUTPUT: c->build.out = optarg; return 0;
     case OPTION_TARGET:
         if (!target_find(optarg)) {
             fprintf(stderr, "kvforge: unknown target '%s'; known are %s\n", optarg, target_names());
@@ -231,33 +284,20 @@ static int read_option(struct command_line *c, int option) {
     case OPTION_IMPORT:
     case OPTION_IMPORT + 1:
     case OPTION_IMPORT + 2:
-    case OPTION_IMPORT + 3: c->import[option - OPTION_IMPORT] = optarg; return 0;
-    case 'h': fputs(usage_text, stdout); exit(EXIT_GOOD);
-    case 'V': puts("kvforge " KVF_VERSION); exit(EXIT_GOOD);
+    case OPTION_IMPORT_LAST: c->import[option - OPTION_IMPORT] = optarg; return 0;
+    case 'h': exit(print(usage_text));
+    case 'V': exit(print("kvforge " KVF_VERSION "\n"));
     default: return usage_error("bad option", "");
     }
 }
 
 static int read_command_line(struct command_line *c, int argc, char **argv) {
-    static const struct option options[] = {{"output", 1, 0, 'o'},
-                                            {"target", 1, 0, OPTION_TARGET},
-                                            {"keep", 1, 0, OPTION_KEEP},
-                                            {"report", 1, 0, OPTION_REPORT},
-                                            {"templates", 1, 0, OPTION_TEMPLATES},
-                                            {"lua", 1, 0, OPTION_LUA},
-                                            {"json", 0, 0, OPTION_JSON},
-                                            {"embed", 0, 0, OPTION_EMBED},
-                                            {"cubin", 0, 0, OPTION_CUBIN},
-                                            {"name", 1, 0, OPTION_IMPORT},
-                                            {"format", 1, 0, OPTION_IMPORT + 1},
-                                            {"index-format", 1, 0, OPTION_IMPORT + 2},
-                                            {"window-mode", 1, 0, OPTION_IMPORT + 3},
-                                            {"help", 0, 0, 'h'},
-                                            {"version", 0, 0, 'V'},
-                                            {0, 0, 0, 0}};
     int option, status;
-    while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {
+        if (option == 'o') option = OPTION_OUTPUT;
         if ((status = read_option(c, option))) return status;
+        if (option >= OPTION_OUTPUT) c->given |= OPTION_BIT(option);
+    }
     return 0;
 }
 
@@ -272,7 +312,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name) != 0) continue;
         if (commands[i].needs_spec && !c.build.spec) return usage_error("a spec is missing", "");
-        return commands[i].run(&c);
+        status = check_options(&c, &commands[i]);
+        return status ? status : commands[i].run(&c);
     }
     return usage_error("unknown command", name);
 }

@@ -22,7 +22,7 @@ void *arena_take(struct arena *arena, size_t count, size_t size) {
 char *arena_copy(struct arena *arena, const char *text, size_t bytes) {
     if (bytes == SIZE_MAX) return NULL;
     char *copy = arena_take(arena, bytes + 1, 1);
-    if (copy) memcpy(copy, text, bytes);
+    if (copy && bytes) memcpy(copy, text, bytes);
     return copy;
 }
 

@@ -1,27 +1,13 @@
 /* Opening a bundle, and what it says about itself. */
 #include "bundle.h"
 
-#include <sha2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "digest.h"
 #include "error.h"
 #include "manifest.h"
-
-static void hex_digest(const char *text, uint64_t bytes, char out[65]) {
-    static const char digits[] = "0123456789abcdef";
-    uint8_t digest[SHA256_DIGEST_LENGTH];
-    SHA2_CTX context;
-    SHA256Init(&context);
-    SHA256Update(&context, (const uint8_t *)text, bytes);
-    SHA256Final(digest, &context);
-    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++) {
-        out[2 * i] = digits[digest[i] >> 4];
-        out[2 * i + 1] = digits[digest[i] & 15];
-    }
-    out[64] = 0;
-}
 
 /*
  * Read a module's file. What is checked here is what will be given to the driver: it stays in
@@ -38,8 +24,8 @@ static kvf_status read_checked(struct kvf_bundle *bundle, const struct bundle_so
     if (bytes != want)
         return error_set(error, KVF_ERROR_BUNDLE, "%s has %llu bytes, the manifest says %llu", file,
                          (unsigned long long)bytes, (unsigned long long)want);
-    char hex[65];
-    hex_digest(text, bytes, hex);
+    char hex[DIGEST_HEX + 1];
+    digest_of(&(struct digest_piece){text, bytes}, 1, hex);
     if (strcmp(hex, sha256) != 0)
         return error_set(error, KVF_ERROR_BUNDLE,
                          "%s is not the file the manifest names: its SHA-256 is %s, not %s", file,

@@ -83,6 +83,9 @@ static kvf_status read_from_memory(const struct bundle_source *source, struct ar
     for (uint32_t i = 0; i < source->file_count; i++) {
         const kvf_file *file = &source->files[i];
         if (!file->name || strcmp(file->name, name) != 0) continue;
+        if (!file->data && file->bytes)
+            return error_set(error, KVF_ERROR_ARGUMENT, "%s has %llu bytes, but its data is null",
+                             name, (unsigned long long)file->bytes);
         if (file->bytes > most) return too_big(name, file->bytes, most, error);
         *text = arena_copy(arena, file->data, file->bytes);
         *bytes = file->bytes;

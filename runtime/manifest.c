@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "digest.h"
 #include "error.h"
 
 const char *manifest_name(struct json_reader *r, const struct json_node *object, const char *key) {
@@ -22,6 +23,15 @@ enum dtype manifest_dtype(struct json_reader *r, const struct json_node *object,
     if (type != DTYPE_COUNT) return type;
     if (json_reader_good(r)) json_refuse(r, object, key, "is \"%s\", an unknown dtype", name);
     return DTYPE_U8;
+}
+
+const char *manifest_sha256(struct json_reader *r, const struct json_node *object,
+                            const char *key) {
+    const char *hex = json_get_text(r, object, key, MANIFEST_TEXT, false);
+    if (json_reader_good(r) &&
+        (strlen(hex) != DIGEST_HEX || strspn(hex, "0123456789abcdef") != DIGEST_HEX))
+        json_refuse(r, object, key, "is not 64 lower-case hex digits");
+    return hex;
 }
 
 static void read_targets(struct json_reader *r, const struct json_node *model) {
@@ -138,8 +148,34 @@ static void read_totals(struct json_reader *r, struct kvf_bundle *bundle,
     bundle->info.request_bytes = json_get_u64(r, &bytes, "request", 0, MANIFEST_SIZE);
 }
 
+/*
+ * The text must be the one that was written, to the last byte: an offset that is another one reads
+ * as well as the right one. Last of all, because what else is wrong says more.
+ */
+static void check_checksum(struct json_reader *r, const struct json_node *root, const char *text,
+                           uint64_t bytes) {
+    static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    _Static_assert(sizeof zeros == DIGEST_HEX + 1, "as many zeros as a digest has digits");
+    const char *sum = manifest_sha256(r, root, "checksum");
+    if (!json_reader_good(r)) return;
+    const char *at = memmem(text, bytes, sum, DIGEST_HEX);
+    if (!at) {
+        json_refuse(r, root, "checksum", "is written in another way than as 64 hex digits");
+        return;
+    }
+    char hex[DIGEST_HEX + 1];
+    const char *behind = at + DIGEST_HEX;
+    const struct digest_piece pieces[] = {{text, (size_t)(at - text)},
+                                          {zeros, DIGEST_HEX},
+                                          {behind, bytes - (size_t)(behind - text)}};
+    digest_of(pieces, 3, hex);
+    if (strcmp(hex, sum) != 0)
+        json_refuse(r, root, "checksum", "is %s, but that of the file as it is now is %s", sum,
+                    hex);
+}
+
 static void read_document(struct json_reader *r, struct kvf_bundle *bundle,
-                          const struct json_value *document) {
+                          const struct json_value *document, const char *text, uint64_t bytes) {
     struct json_node root = {.value = document};
     if (document->kind != JSON_KIND_OBJECT) {
         json_refuse(r, &root, NULL, "is not an object");
@@ -159,6 +195,7 @@ static void read_document(struct json_reader *r, struct kvf_bundle *bundle,
     read_totals(r, bundle, &root);
     manifest_arena(r, bundle, &root);
     manifest_modules(r, bundle, &root);
+    check_checksum(r, &root, text, bytes);
 }
 
 kvf_status manifest_read(struct kvf_bundle *bundle, const char *text, uint64_t bytes,
@@ -169,7 +206,7 @@ kvf_status manifest_read(struct kvf_bundle *bundle, const char *text, uint64_t b
     if (status == KVF_OK) {
         struct json_reader reader = {
             .arena = &bundle->arena, .file = "manifest.json", .error = error, .status = KVF_OK};
-        read_document(&reader, bundle, document);
+        read_document(&reader, bundle, document, text, bytes);
         status = reader.status;
     }
     arena_free(&scratch);

@@ -20,7 +20,7 @@ enum {
     MANIFEST_KERNELS = 64,
     MANIFEST_PARAMS = 128,
     MANIFEST_PARAMS_BYTES = 4096, /* what every CUDA driver passes to a kernel */
-    MANIFEST_NAME = 63,           /* bytes of a name */
+    MANIFEST_NAME = 64,           /* bytes of a name */
     MANIFEST_TEXT = 255,
     MANIFEST_DIM = 1 << 24 /* head_dim, window and the like */
 };
@@ -32,6 +32,9 @@ enum {
 const char *manifest_name(struct json_reader *r, const struct json_node *object, const char *key);
 
 enum dtype manifest_dtype(struct json_reader *r, const struct json_node *object, const char *key);
+
+/* A SHA-256 in hex; never null. */
+const char *manifest_sha256(struct json_reader *r, const struct json_node *object, const char *key);
 
 /* Fill bundle->types[index] from one object of `types`. */
 void manifest_type(struct json_reader *r, struct kvf_bundle *bundle, uint32_t index,

@@ -154,11 +154,6 @@ static void check_file(struct json_reader *r, const struct json_node *node, cons
         json_refuse(r, node, "file", "is \"%s\", which is not a plain file name", file);
 }
 
-static void check_sha256(struct json_reader *r, const struct json_node *node, const char *hex) {
-    if (json_reader_good(r) && (strlen(hex) != 64 || strspn(hex, "0123456789abcdef") != 64))
-        json_refuse(r, node, "sha256", "is not 64 lower-case hex digits");
-}
-
 static void check_type(struct json_reader *r, const struct kvf_bundle *bundle,
                        const struct json_node *node, const char *type) {
     if (!json_reader_good(r) || strcmp(type, "common") == 0) return;
@@ -174,8 +169,7 @@ static void read_cubin(struct json_reader *r, struct bundle_module *module,
     module->cubin_file = json_get_text(r, &cubin, "file", MANIFEST_TEXT, false);
     check_file(r, &cubin, module->cubin_file);
     module->cubin_bytes = json_get_u64(r, &cubin, "bytes", 1, MANIFEST_PTX);
-    module->cubin_sha256 = json_get_text(r, &cubin, "sha256", MANIFEST_TEXT, false);
-    check_sha256(r, &cubin, module->cubin_sha256);
+    module->cubin_sha256 = manifest_sha256(r, &cubin, "sha256");
 }
 
 static void read_module(struct json_reader *r, const struct kvf_bundle *bundle,
@@ -188,8 +182,7 @@ static void read_module(struct json_reader *r, const struct kvf_bundle *bundle,
     module->file = json_get_text(r, node, "file", MANIFEST_TEXT, false);
     check_file(r, node, module->file);
     module->bytes = json_get_u64(r, node, "bytes", 1, MANIFEST_PTX);
-    module->sha256 = json_get_text(r, node, "sha256", MANIFEST_TEXT, false);
-    check_sha256(r, node, module->sha256);
+    module->sha256 = manifest_sha256(r, node, "sha256");
     module->ptx = json_get_text(r, node, "ptx", MANIFEST_NAME, false);
     module->driver = (int)json_get_u32(r, node, "driver", 1000, 1000000);
     read_cubin(r, module, node);

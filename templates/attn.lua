@@ -37,10 +37,10 @@ local function most_groups(T) return T.head_dim <= 512 and 4 or 2 end
 local function to_keep(T, groups) return T.head_dim == 512 and groups == 4 and 2 or 0 end
 
 -- Every row that a block brings in serves all its heads: as many as there are and as fit, with what
--- is needed to fetch ahead; bf16 rows can do without. Nil if not even one group fits.
+-- is needed to fetch ahead; rows without scales (bf16) can do without. Nil if not even one group fits.
 local function plan(T, limit)
   local needed = (T.model.heads + HEADS - 1) // HEADS
-  for tiles = T.format == "bf16" and 2 or 1, 1, -1 do
+  for tiles = T.place.window.scale and 1 or 2, 1, -1 do
     local groups = most_groups(T)
     while groups >= 2 * needed do groups = groups // 2 end
     while groups > 0 do

@@ -189,7 +189,7 @@ local function pool(T, g, reader)
   local base = base_of(most)
   local function weigh(row)
     for e = 1, g.channels do
-      local w = exp2.exp2((row.scores[e]:get() - base[e]) * exp2.LOG2E)
+      local w = exp2.falling((row.scores[e]:get() - base[e]) * exp2.LOG2E)
       sum[e]:set(sum[e]:get() + w)
       acc[e]:set(acc[e]:get() + w * row.values[e]:get())
     end

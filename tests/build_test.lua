@@ -4,6 +4,8 @@
 package.path = "tests/?.lua;lua/?.lua;" .. package.path
 local tap = require "tap"
 local shell = require "shell"
+local fields = require "kvforge.fields"
+local json = require "kvforge.json"
 
 local dir = shell.directory()
 local examples = { "deepseek-v4-flash", "deepseek-v4-pro", "tiny" }
@@ -26,6 +28,31 @@ end
 
 -- ---- the same bytes ----
 
+-- Every field of a level as `choose` has it, for a spec.
+local function edge(level, choose)
+  local said = {}
+  for _, field in ipairs(fields.of(level)) do
+    local value = choose(field)
+    if value ~= nil then said[#said + 1] = ("%s = %s,"):format(field.name, json.number(value)) end
+  end
+  return table.concat(said, " ")
+end
+
+-- What the spec allows the library must read: every number at one edge of its range, with the longest name.
+local function opens(name, choose)
+  local text = ([[
+local kv = require "kvforge"
+return kv.model { name = "%s", %s heads = 8, block = 128, checkpoint = 512, page_align = 32, drafts = 0, layers = { "a" },
+  types = { a = kv.layer_type { head_dim = 128, rope_dim = 64, ratio = 4, overlap = true, format = "bf16", window = 16,
+    rope = kv.yarn { %s }, indexer = kv.indexer { heads = 4, dim = 64, topk = 64 } } } }
+]]):format(("n"):rep(64), edge("model", function(f) return (f.name:find "max_pos" or f.name:find "eps") and choose(f) end),
+    edge("rope", choose))
+  shell.write(dir .. "/edge.lua", text)
+  local status, output = shell.run(("%s build %s/edge.lua -o %s/edge && %s info %s/edge"):format(shell.kvforge, dir, dir,
+    shell.kvforge_run, dir))
+  if not tap.is(status, 0, name) then tap.note(output .. text) end
+end
+
 local function reproducible(name)
   local spec = "examples/" .. name .. ".lua"
   kvforge(("build %s -o %s/one"):format(spec, dir))
@@ -45,14 +72,14 @@ end
 local function assembles(spec, what, options)
   local status, output = kvforge(("build %s -o %s/asm --report %s/report.json %s"):format(spec, dir, dir,
     options or ""))
-  local report = status == 0 and require("kvforge.json").decode(shell.read(dir .. "/report.json"))
+  local report = status == 0 and json.decode(shell.read(dir .. "/report.json"))
   local good, kernels = status == 0 and report.ptxas_error == nil, 0
   for _, k in ipairs(report and report.kernels or {}) do
     kernels = kernels + 1
     good = good and k.registers and k.registers > 0 and k.spill_bytes == 0 and k.local_bytes == 0
   end
   if not tap.ok(good and kernels > 0, what .. ": every kernel assembles without spill or local memory") then
-    tap.note(output .. (report and require("kvforge.json").encode(report) or ""))
+    tap.note(output .. (report and json.encode(report) or ""))
   end
 end
 
@@ -118,8 +145,12 @@ local function refused(prepare, message, what)
   tap.ok(status == 1 and output:find(message, 1, true) and before == after and left == "", what)
 end
 
-tap.plan(37)
+tap.plan(44)
 for _, name in ipairs(examples) do reproducible(name) end
+opens("the least numbers a spec may have, and the longest name", function(f)
+  return f.name == "max_positions" and 16 or f.min
+end)
+opens("the largest", function(f) return f.max end)
 
 if shell.find("ptxas") then
   for _, name in ipairs(examples) do assembles("examples/" .. name .. ".lua", name) end
@@ -152,6 +183,15 @@ local ptx = shell.read(flash .. "/swa.sm_90.ptx")
 tap.ok(ptx:find("\n.version 7.8\n.target sm_90\n", 1, true),
   "the header says the lowest version and the target asked for")
 
+local whole = shell.read(flash .. "/manifest.json")
+shell.seal(flash .. "/manifest.json")
+tap.ok(whole:find('"checksum": "%x+"') and shell.read(flash .. "/manifest.json") == whole,
+  "the manifest's checksum is what sha256sum makes of it")
+shell.write(flash .. "/manifest.json", (whole:gsub('"init": %-1', '"init": -2', 1)))
+local opened, why_not = shell.run(shell.kvforge_run .. " info " .. flash)
+tap.ok(opened ~= 0 and why_not:find("checksum", 1, true), "a bundle whose manifest was changed is refused")
+shell.write(flash .. "/manifest.json", whole)
+
 refused("echo hello > notes.txt", "it holds notes.txt", "a directory with a stranger's file is refused")
 refused("echo '{}' > manifest.json", "does not say so", "a manifest that is not ours is refused")
 shell.run(("echo x > %s/file"):format(dir))
@@ -165,6 +205,14 @@ status, output = kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))
 tap.ok(status == 1 and output:find("it holds main.c", 1, true) and shell.exists(flash .. "/main.c"),
   "a bundle to which somebody added a source file is refused")
 shell.run("rm " .. flash .. "/main.c")
+-- The manifest has kernels and parameters of such names: a bundle holds no file called after them.
+for _, file in ipairs { "swa_write.c", "latent.h", "window.c" } do
+  shell.write(flash .. "/" .. file, "mine\n")
+  status, output = kvforge(("build examples/tiny.lua -o %s/flash"):format(dir))
+  tap.ok(status == 1 and output:find("it holds " .. file, 1, true) and shell.exists(flash .. "/" .. file),
+    "and one with a " .. file)
+  shell.run("rm " .. flash .. "/" .. file)
+end
 local everything = shell.find("ptxas") and "--embed --keep ir --cubin" or "--embed --keep ir"
 kvforge(("build examples/tiny.lua %s -o %s/flash"):format(everything, dir))
 tap.is((kvforge(("build examples/deepseek-v4-pro.lua -o %s/flash"):format(dir))), 0,

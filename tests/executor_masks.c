@@ -1,6 +1,6 @@
 /*
- * What the checks say of accesses narrower than a word, and of masks: each fault has a twin
- * without it.
+ * What the checks say of accesses narrower than a word, of masks and barriers: each fault has a
+ * twin without it.
  */
 #include "executor_tools.h"
 
@@ -28,6 +28,29 @@ static const struct fault {
     {"every lane for itself", "shl.b32 %r7, 1, %r1;\nvote.sync.any.pred %p1, %p1, %r7;", NULL},
     {"a lane that has left is not waited for",
      "setp.eq.u32 %p2, %r1, 3;\n@%p2 exit;\nvote.sync.any.pred %p1, %p1, -1;", NULL},
+    {"lanes that wait for a lane behind them in the text",
+     "setp.eq.u32 %p2, %r1, 31;\n@%p2 bra set;\nwait:\nld.volatile.shared.u32 %r5, [sh];\n"
+     "setp.eq.u32 %p3, %r5, 0;\n@%p3 bra wait;\nbra end;\nset:\nst.volatile.shared.u32 [sh], "
+     "1;\nend:",
+     NULL},
+    {"a barrier's and: one of 64 threads is against",
+     "mov.u32 %r5, %tid.x;\nsetp.ne.u32 %p2, %r5, 40;\nbar.red.and.pred %p3, 0, %p2;\n@%p3 trap;",
+     NULL},
+    {"a barrier's or: one of 64 threads is for",
+     "mov.u32 %r5, %tid.x;\nsetp.eq.u32 %p2, %r5, 40;\nbar.red.or.pred %p3, 0, %p2;\n@!%p3 trap;",
+     NULL},
+    {"warps that meet at a barrier with different counts",
+     "mov.u32 %r5, %tid.x;\nsetp.lt.u32 %p2, %r5, 32;\n@%p2 bra few;\nbar.sync 1, 64;\nbra "
+     "out;\nfew:\nbar.sync 1, 96;\nout:",
+     "different counts"},
+    {"an exchange initialises",
+     ".shared .b32 cell;\natom.shared.exch.b32 %r5, [cell], 1;\nbar.sync 0;\nld.shared.u32 %r5, "
+     "[cell];\nsetp.eq.u32 %p2, %r5, 9;\n@%p2 exit;",
+     NULL},
+    {"a sum does not",
+     ".shared .b32 cell;\natom.shared.add.u32 %r5, [cell], 1;\nbar.sync 0;\nld.shared.u32 %r5, "
+     "[cell];\nsetp.eq.u32 %p2, %r5, 9;\n@%p2 exit;",
+     "never initialised"},
 };
 enum { FAULTS = sizeof faults / sizeof *faults };
 
@@ -78,6 +101,7 @@ static void check_assert(void) {
 
 int main(void) {
     tap_plan(2 * FAULTS + 3);
+    setenv("KVF_EXECUTOR_STEPS", "1000000", 1);
     tools_start();
     for (int i = 0; i < FAULTS; i++) {
         uint64_t before = tools_findings();

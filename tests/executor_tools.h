@@ -44,7 +44,7 @@ static inline char *tools_read(const char *path) {
     fseek(file, 0, SEEK_END);
     long size = ftell(file);
     fseek(file, 0, SEEK_SET);
-    char *text = malloc((size_t)size + 1);
+    char *text = size < 0 ? NULL : malloc((size_t)size + 1);
     if (text) text[fread(text, 1, (size_t)size, file)] = 0;
     fclose(file);
     return text;

@@ -59,7 +59,7 @@ local function refuses(name, changes, ...)
   refused(name, config(changes), ...)
 end
 
-tap.plan(47)
+tap.plan(56)
 
 -- ---- the real one ----
 
@@ -132,6 +132,9 @@ refuses("more than one latent row", { num_key_value_heads = 8 }, "num_key_value_
 refuses("missing fields, all at once", { head_dim = json.null, sliding_window = json.null,
   index_topk = json.null },
   "\"head_dim\": is missing", "\"sliding_window\": is missing", "\"index_topk\": is missing")
+refuses("a model of one kind of layer without its theta", { compress_ratios = { 4, 4, 4, 4, 4 },
+  num_nextn_predict_layers = 0, compress_rope_theta = json.null }, "\"compress_rope_theta\": is missing")
+refuses("window layers without theirs", { rope_theta = json.null }, "\"rope_theta\": is missing")
 refuses("too few ratios", { compress_ratios = { 0, 4 } }, "compress_ratios", "2 entries", "says 5")
 refuses("draft layers without ratios", { num_hidden_layers = 6 }, "num_nextn_predict_layers")
 refuses("a ratio of 1", { compress_ratios = { 0, 1, 4, 4, 4, 0 } }, "entry 2 is no group")
@@ -150,6 +153,19 @@ refuses("a scaling factor nobody knows", { rope_scaling = { type = "yarn", facto
 refuses("a type latents cannot have", { torch_dtype = "float16" }, "torch_dtype", "float16")
 refuses("a fractional window", { sliding_window = 1.5 }, "c.json:",
   "field \"sliding_window\": must be whole")
+refuses("an architecture of another family", { architectures = { "LlamaForCausalLM" } },
+  "field \"architectures\": contradicts model_type; given \"LlamaForCausalLM\"")
+refuses("an architecture that is no name", { architectures = { {} } }, "\"architectures\"")
+refuses("two types of latents", { dtype = "float32" },
+  "field \"dtype\": contradicts torch_dtype; given \"float32\", allowed \"bfloat16\"")
+refuses("two scalings", { rope_parameters = { rope_type = "yarn", factor = 4,
+  original_max_position_embeddings = 65536 } }, "field \"rope_parameters\": contradicts rope_scaling")
+local null = import((config { rope_parameters = { type = "yarn", factor = 4,
+  original_max_position_embeddings = 65536 } }:gsub('"rope_scaling": %b{}', '"rope_scaling": null')), "@c.json")
+tap.contains(null or "", "factor = 4", "a rope_scaling of null leaves it to rope_parameters")
+null = import((config { dtype = "float32" }:gsub('"torch_dtype": "bfloat16"', '"torch_dtype": null')), "@c.json")
+tap.contains(null or "", 'input_dtype = "f32"', "and a torch_dtype of null to dtype")
+tap.ok(model { dtype = "bfloat16", architectures = json.null }, "what is said twice may agree")
 local ok, errors = import(config(), "@c.json", { format = "fp5", targets = { "sm_1" } })
 tap.ok(not ok and errors[1]:find("--format", 1, true), "a wrong flag is named")
 tap.done()

@@ -205,15 +205,16 @@ local function arena_good(model)
   for _, list in ipairs { model.layers, model.draft_layers } do
     for _, name in ipairs(list) do layers[#layers + 1] = types[name] end
   end
-  local window, envelope, parts = {}, {}, {}
+  local window, envelope, parts, strides = {}, {}, {}, true
   for _, p in ipairs(a.places) do
+    strides = strides and p.id_stride == (p.place == "window" and a.chunk_bytes or a.envelope_bytes)
     local T = types[p.type]
     for i = 0, T.layers + T.draft_layers - 1 do
       local into = p.place == "window" and window or envelope
       into[#into + 1] = { p.offset + i * p.layer_stride, T.place[p.place].plane[p.plane].page_bytes }
     end
   end
-  local good = disjoint(window, a.chunk_bytes) and disjoint(envelope, a.envelope_bytes)
+  local good = strides and disjoint(window, a.chunk_bytes) and disjoint(envelope, a.envelope_bytes)
     and a.chunk_bytes == a.n * a.envelope_bytes and a.envelope_bytes % a.align == 0
   local state = 0
   for _, entry in ipairs(a.state.layers) do

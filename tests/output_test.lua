@@ -12,7 +12,7 @@ local function kvforge(arguments) return shell.run(shell.kvforge .. " " .. argum
 local function info(path) return shell.run(shell.kvforge_run .. " info " .. path) end
 local function expect(good, output, name) if not tap.ok(good, name) then tap.note(output) end end
 
-tap.plan(29)
+tap.plan(49)
 
 -- ---- the header and the embedded bundle, in C and C++ ----
 
@@ -102,6 +102,15 @@ status, output = kvforge(("import tests/data/deepseek-small.config.json -o %s/no
 expect(status == 1 and output:find("cannot create a file beside", 1, true), output,
   "a place that cannot be written")
 
+-- What is no file stays what it is, whoever may remove it.
+shell.run(("ln -s %s/through.lua %s/link.lua"):format(dir, dir))
+status, output = kvforge(("import tests/data/deepseek-small.config.json -o %s/link.lua"):format(dir))
+expect(status == 0 and shell.exists(dir .. "/through.lua") and shell.run(("test -L %s/link.lua"):format(dir)) == 0,
+  output, "import -o through a link")
+status, output = kvforge("import tests/data/deepseek-small.config.json -o /dev/full")
+expect(status == 1 and output:find("cannot write /dev/full: No space left", 1, true)
+  and shell.run("test -c /dev/full") == 0, output, "and to a device")
+
 -- ---- writing that fails ----
 
 local function whole(name)
@@ -140,6 +149,37 @@ for _, name in ipairs(names) do if name ~= "good" then bad = bad + 1 end end
 tap.is(bad, 0, "killed at thirty moments, the bundle opens every time")
 shell.run(("rm -rf %s.new-*"):format(bundle))
 
+-- On a file system that cannot exchange two names, and one where the new name cannot be had either.
+shell.write(dir .. "/names.c", [[
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+int renameat2(int a, const char *b, int c, const char *d, unsigned e);
+int renameat2(int a, const char *b, int c, const char *d, unsigned e) {
+    (void)a, (void)b, (void)c, (void)d, (void)e;
+    errno = EINVAL;
+    return -1;
+}
+int renameat(int a, const char *b, int c, const char *d);
+int rename(const char *from, const char *to) {
+    const char *refused = getenv("REFUSED");
+    if (refused && strcmp(to, refused) == 0 && !strstr(from, ".old")) return errno = EACCES, -1;
+    return renameat(-100, from, -100, to);
+}
+]])
+local preload = ("cc -shared -fPIC -o %s/names.so %s/names.c && %s env LD_PRELOAD=%s/names.so %s build examples/tiny.lua -o %s")
+if (os.getenv("KVF_SANITIZE") or "") == "" then
+  status, output = shell.run(preload:format(dir, dir, "", dir, shell.kvforge, bundle))
+  local kept = whole("without an exchange of names a bundle is replaced too")
+  expect(status == 0 and kept == "", output .. kept, "and nothing is left beside it")
+  status, output = shell.run(preload:format(dir, dir, "REFUSED=" .. bundle, dir, shell.kvforge, bundle))
+  kept = whole("if the new one cannot be put there, the old one is")
+  expect(status == 1 and kept == "" and output:find("cannot rename to .-: Permission denied"), output .. kept,
+    "with an error, and nothing left")
+else
+  tap.skip(4, "a sanitizer wants to be loaded first")
+end
+
 local mounted = shell.run(("mkdir %s/small && mount -t tmpfs -o size=96k tmpfs %s/small"):format(dir,
   dir)) == 0
 if mounted then
@@ -167,10 +207,29 @@ end
 
 -- ---- help and usage ----
 
+shell.write(dir .. "/wide.lua", (shell.read("examples/tiny.lua"):gsub("heads = 4, dim = 64",
+  "heads = 256, dim = 256")))
+
 status, output = kvforge("--help")
 expect(status == 0 and output:find("^usage: kvforge build", 1), output, "--help says the usage")
 status, output = kvforge("--version")
 expect(status == 0 and output:find("^kvforge %d+%.%d+%.%d+\n$"), output, "--version says the version")
+for _, command in ipairs { "--help", "--version", "help", "help spec", "explain examples/tiny.lua",
+  "explain --json examples/deepseek-v4-pro.lua", "import tests/data/deepseek-small.config.json" } do
+  status, output = kvforge(command .. " > /dev/full")
+  expect(status == 1 and output:find("^kvforge: cannot write the output: No space left on device\n$"), output,
+    command .. ": output that is lost is an error")
+end
+for _, case in ipairs { "check --embed", "check --output x", "explain --target sm_80", "import --cubin", "build --json" } do
+  status, output = kvforge(case .. " examples/tiny.lua")
+  expect(status == 2 and output:find(("%s takes no %s\n"):format(case:match("(%a+) (%-%-%a+)")), 1, true), output,
+    case .. " is no option of that command")
+end
+status, output = kvforge("check --target sm_89 " .. dir .. "/wide.lua")
+expect(status == 1 and output:find("more shared memory", 1, true)
+  and kvforge("check " .. dir .. "/wide.lua") == 0, output, "check judges for a target as build does")
+status, output = shell.run(("mkfifo %s/pipe && timeout 20 %s check %s/pipe"):format(dir, shell.kvforge, dir))
+expect(status == 1 and output:find("not a regular file", 1, true), output, "a pipe is not waited for")
 status, output = kvforge("build")
 expect(status == 2 and output:find("a spec is missing", 1, true), output, "a missing spec")
 status, output = kvforge("check " .. dir .. "/nothing.lua")

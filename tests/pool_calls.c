@@ -446,45 +446,51 @@ static void tables(void) {
 
 /* ---- plans ---- */
 
+/* As many requests of `context` tokens as a policy serves at once, against the plan. */
+static void plan_of(const struct pool_geometry *g, kvf_policy policy, uint32_t context) {
+    kvf_pool_options o = {.policy = policy,
+                          .max_requests = 200,
+                          .chunks = 160,
+                          .windows = 90,
+                          .blocks = 400,
+                          .no_promise = true,
+                          .prefix_cache_off = true};
+    static int32_t tokens[480];
+    kvf_pool *pool;
+    kvf_plan plan;
+    kvf_error e;
+    kvf_status status = pool_plan(g, &o, context, &plan, &e);
+    if (status || pool_create(g, &o, &pool, &e)) exit(1);
+    uint32_t served = 0;
+    for (; served < 200; served++) {
+        kvf_admission a;
+        tokens[0] = (int32_t)served;
+        if (kvf_sequence_admit(pool, tokens, context, context, &a, &e)) break;
+        uint32_t at = 0, n = 0;
+        for (; at < context; at += n)
+            if (kvf_sequence_chunk(pool, a.sequence, context - at, &n, &e) || !n ||
+                kvf_sequence_prepare(pool, a.sequence, n, &e) ||
+                kvf_sequence_commit(pool, a.sequence, n, NULL, 0, &e))
+                break;
+        if (at < context) break;
+    }
+    ok(plan.requests > 5 && served >= plan.requests && served <= plan.requests * 5 / 4,
+       "policy %d: %u requests of %u tokens planned, %u served at once", policy, plan.requests,
+       context, served);
+    ok(plan.tokens == plan.requests * (uint64_t)context && plan.longest >= 100 &&
+           plan.state_bytes + plan.window_bytes + plan.snapshot_bytes + plan.block_bytes +
+                   plan.unused_bytes ==
+               plan.bytes,
+       "policy %d: the plan's bytes add up", policy);
+    kvf_pool_destroy(pool);
+}
+
 static void plans(void) {
     struct pool_geometry g;
-    kvf_error e;
-    static int32_t tokens[480];
     small(&g);
     for (int policy = 0; policy < 3; policy++) {
-        kvf_pool_options o = {.policy = (kvf_policy)policy,
-                              .max_requests = 200,
-                              .chunks = 160,
-                              .windows = 90,
-                              .blocks = 400,
-                              .no_promise = true,
-                              .prefix_cache_off = true};
-        kvf_pool *pool;
-        kvf_plan plan;
-        kvf_status status = pool_plan(&g, &o, 100, &plan, &e);
-        if (status || pool_create(&g, &o, &pool, &e)) exit(1);
-        uint32_t served = 0;
-        for (; served < 200; served++) {
-            kvf_admission a;
-            tokens[0] = (int32_t)served;
-            if (kvf_sequence_admit(pool, tokens, 100, 100, &a, &e)) break;
-            uint32_t at = 0, n = 0;
-            for (; at < 100; at += n)
-                if (kvf_sequence_chunk(pool, a.sequence, 100 - at, &n, &e) || !n ||
-                    kvf_sequence_prepare(pool, a.sequence, n, &e) ||
-                    kvf_sequence_commit(pool, a.sequence, n, NULL, 0, &e))
-                    break;
-            if (at < 100) break;
-        }
-        ok(plan.requests > 5 && served >= plan.requests && served <= plan.requests * 5 / 4,
-           "policy %d: %u requests of 100 tokens planned, %u served at once", policy, plan.requests,
-           served);
-        ok(plan.tokens == plan.requests * UINT64_C(100) && plan.longest >= 100 &&
-               plan.state_bytes + plan.window_bytes + plan.snapshot_bytes + plan.block_bytes +
-                       plan.unused_bytes ==
-                   plan.bytes,
-           "policy %d: the plan's bytes add up", policy);
-        kvf_pool_destroy(pool);
+        plan_of(&g, (kvf_policy)policy, 100);
+        plan_of(&g, (kvf_policy)policy, 1);
     }
 }
 
@@ -626,7 +632,7 @@ static void threads(void) {
 }
 
 int main(void) {
-    tap_plan(133);
+    tap_plan(139);
     bad_creation();
     failing_allocator();
     bad_calls();

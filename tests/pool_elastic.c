@@ -217,6 +217,124 @@ static void shared_resume(void) {
     model_close(&m);
 }
 
+/* A step that is prepared anew has what was asked for last, and saves tails only where it ends. */
+static void prepared_twice(void) {
+    struct model_sequence *a = &m.s[0];
+    kvf_snapshot saves[4];
+    kvf_sequence_info info;
+    uint32_t count = 0;
+    open_model(60, 1, 6, false);
+    for (int32_t i = 0; i < 60; i++) a->tokens[i] = i;
+    model_admit(&m, a, 60, 60);
+    compute(a, 31);
+    kvf_sequence_prepare(m.pool, a->handle, 1, NULL); /* to 32, a checkpoint */
+    kvf_sequence_snapshots(m.pool, a->handle, saves, 4, &count, NULL);
+    ok(count == 1 && saves[0].position == 32, "a step that ends at a checkpoint saves its tails");
+    kvf_pool_stats before, after;
+    kvf_pool_get_stats(m.pool, &before, NULL);
+    kvf_sequence_prepare(m.pool, a->handle, 17, NULL); /* past it, to 48 */
+    kvf_sequence_snapshots(m.pool, a->handle, saves, 4, &count, NULL);
+    ok(count == 1 && saves[0].position == 48, "one that passes it has no tails of it to save");
+    kvf_pool_get_stats(m.pool, &after, NULL);
+    is(after.envelopes_snapshot, before.envelopes_snapshot, "and gives their envelope back");
+    kvf_sequence_commit(m.pool, a->handle, 17, NULL, 0, NULL);
+    int32_t passed = m.pool->blocks[inner(a)->block_table[3]].window;
+    ok(passed == POOL_NONE, "nor can anybody resume there");
+    kvf_sequence_prepare(m.pool, a->handle, 12, NULL);
+    kvf_sequence_prepare(m.pool, a->handle, 3, NULL);
+    kvf_sequence_get_info(m.pool, a->handle, &info, NULL);
+    is(info.prepared, 51, "a step that is prepared shorter is shorter");
+    is(model_check(&m), true, "the invariants hold");
+    model_close(&m);
+}
+
+/* The last whole block of a request is a place to resume, also where no checkpoint is. */
+static void next_turn(void) {
+    struct model_sequence *a = &m.s[0], *b = &m.s[1];
+    open_model(60, 1, 6, false);
+    bool good = serve(a, 0, 20, 999);
+    for (int i = 0; i < 8; i++) good = good && compute(a, 1); /* 28 tokens, and the next one */
+    memcpy(b->tokens, a->tokens, 29 * sizeof a->tokens[0]);
+    end(a);
+    is(m.pool->made[POOL_END], 1, "a request that ends at 28 leaves an end");
+    ok(good && !model_admit(&m, b, 29, 29) && inner(b)->hit == 24 && compute(b, 5),
+       "the next turn resumes at 24, with the right rows and tails");
+    model_close(&m);
+}
+
+/* Take chunks until `left` are free; nothing is cached that could be evicted. */
+static void leave_free(uint32_t left) {
+    while (m.pool->free_chunks.length > left) m.pool->policy->take_window(m.pool);
+}
+
+/* Tails that only the request itself holds go before its step is refused; others' do not. */
+static void own_tails(void) {
+    struct model_sequence *a = &m.s[0], *b = &m.s[1];
+    for (int shared = 0; shared < 2; shared++) {
+        open_model(60, 1, 1, false); /* an envelope is a chunk */
+        serve(a, 0, 16, 999);
+        int32_t window = inner(a)->window_table[1];
+        for (int32_t i = 0; i < 20; i++) b->tokens[i] = i < 16 ? i : 50 + i;
+        if (shared && (model_admit(&m, b, 20, 4) || inner(b)->hit != 16 || !compute(b, 4))) exit(1);
+        leave_free(1); /* the next block and window take two; the saved tails are one */
+        kvf_status status = kvf_sequence_prepare(m.pool, a->handle, 1, NULL);
+        if (shared)
+            ok(status == KVF_ERROR_SHORT && m.pool->windows[window].snapshot >= 0,
+               "tails where another request resumed stay");
+        else
+            ok(status == KVF_OK && m.pool->windows[window].snapshot == POOL_NONE &&
+                   m.pool->windows[window].block == POOL_NONE,
+               "a request gives up its tails, and nobody can resume there");
+        model_close(&m);
+    }
+    open_model(60, 1, 1, false);
+    serve(a, 0, 16, 999);
+    end(a);
+    for (int32_t i = 0; i < 40; i++) b->tokens[i] = i < 16 ? i : 50 + i;
+    kvf_status status = model_admit(&m, b, 40, 1);
+    int32_t window = inner(b)->window_table[1];
+    if (!status) status = kvf_sequence_prepare(m.pool, b->handle, 1, NULL);
+    leave_free(0);
+    ok(!status && kvf_sequence_prepare(m.pool, b->handle, 16, NULL) == KVF_ERROR_SHORT &&
+           m.pool->windows[window].snapshot >= 0,
+       "nor do those go that it is yet to restore");
+    model_close(&m);
+}
+
+/* What the statistics count, against what was done. */
+static void statistics(void) {
+    kvf_pool_stats s;
+    open_model(20, 0, 6, false);
+    serve(&m.s[0], 0, 40, 999);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(s.requests == 1 && s.admitted == 1 && s.blocks_used == 5 && !s.blocks_cached &&
+           s.windows_used == 1 && s.prompt_tokens == 40 && !s.hit_tokens && s.computed_tokens == 40,
+       "one request: its blocks, windows and tokens");
+    is(s.used_bytes, 5 * 128 + 768 + 64, "and bytes");
+    end(&m.s[0]);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(!s.requests && s.released == 1 && !s.blocks_used && s.blocks_cached == 5 &&
+           !s.windows_used && s.windows_cached == 3 && !s.used_bytes && !s.evicted_blocks,
+       "released: all of it is cached, with the windows at 16, 32 and 40");
+    serve(&m.s[0], 0, 41, 999);
+    kvf_sequence_preempt(m.pool, m.s[0].handle, NULL);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(s.admitted == 2 && s.preempted == 1 && s.prompt_tokens == 81 && s.hit_tokens == 40 &&
+           s.computed_tokens == 41 && !s.recomputed_tokens,
+       "again with one token more: 40 are hit, one is computed");
+    struct pool_need all = {.windows = m.pool->chunk_count};
+    m.pool->policy->make_room(m.pool, &all, POOL_REFERENCED);
+    serve(&m.s[0], 0, 40, 999);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(s.evicted_blocks == 5 && s.evicted_windows == 3 && s.recomputed_tokens == 40,
+       "evicted and computed again: 40 tokens are told");
+    for (int32_t i = 0; i < 480; i++) m.s[1].tokens[i] = -1 - i;
+    model_admit(&m, &m.s[1], 480, 480);
+    kvf_pool_get_stats(m.pool, &s, NULL);
+    ok(!m.s[1].live && s.refused == 1 && s.admitted == 3, "a refusal is counted");
+    model_close(&m);
+}
+
 static void promise(void) {
     open_model(30, 0, 6, true);
     serve(&m.s[0], 0, 20, 999);
@@ -301,7 +419,7 @@ static void exactness(void) {
 }
 
 int main(void) {
-    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 5 + 4 + 1);
+    tap_plan(4 + 11 + 5 + 4 + 2 + 4 + 4 + 3 + 6 + 2 + 3 + 6 + 5 + 4 + 1);
     state_in_parts();
     kinds();
     eviction_order();
@@ -310,6 +428,10 @@ int main(void) {
     collisions();
     adoption();
     shared_resume();
+    prepared_twice();
+    next_turn();
+    own_tails();
+    statistics();
     promise();
     placement();
     exactness();

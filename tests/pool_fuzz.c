@@ -209,6 +209,7 @@ static bool do_fork(struct model *m, struct model_sequence *s, struct model_sequ
     child->handle = fork.sequence;
     child->chunk = 0;
     model_copies(m, &fork);
+    if (!model_forked(m, s->handle, child->handle)) return false;
     kvf_sequence_info info;
     kvf_sequence_get_info(m->pool, child->handle, &info, NULL);
     child->write_from = info.write_from;
@@ -254,6 +255,9 @@ static bool do_bad(struct model *m, struct model_sequence *s) {
 static bool one(struct model *m) {
     struct model_sequence *s = &m->s[model_random(m, MODEL_SEQUENCES)];
     uint32_t what = model_random(m, 100);
+    /* Where all slots are taken, an admission says little: mostly one of the running ones acts. */
+    while (!s->live && m->pool->running == m->pool->options.max_requests && model_random(m, 32))
+        s = &m->s[model_random(m, MODEL_SEQUENCES)];
     if (!s->live) {
         if (what < 80) return do_admit(m, s);
         struct model_sequence *other = &m->s[model_random(m, MODEL_SEQUENCES)];

@@ -120,6 +120,7 @@ static bool fork_a(struct model_sequence *s, struct model_sequence *child) {
     *child = *s;
     child->handle = fork.sequence;
     model_copies(&m, &fork);
+    if (!model_forked(&m, s->handle, child->handle)) return false;
     kvf_sequence_info info;
     kvf_sequence_get_info(m.pool, child->handle, &info, NULL);
     child->write_from = info.write_from;
@@ -192,6 +193,11 @@ static uint64_t state_key(void) {
         h = mix(words, sizeof words, h);
         if (s->live) h = mix(s->tokens, s->prepared * sizeof s->tokens[0], h);
     }
+    /* What the memory holds, too: the same records over other rows are another state. */
+    if (!p->shared) {
+        h = mix(m.cells[0], p->block_count * m.envelope_cells * sizeof m.cells[0][0], h);
+        h = mix(m.cells[1], (size_t)p->window_count * m.g.block * sizeof m.cells[1][0], h);
+    }
     if (p->shared) {
         const struct slots *slots = &p->shared->slots;
         h = mix_list(&p->shared->free, h);
@@ -207,6 +213,7 @@ static uint64_t state_key(void) {
             h = mix(type->masks, (size_t)type->count * type->words * sizeof type->masks[0], h);
             h = mix_list(&type->own_free, mix_list(&type->joint, h));
             h = mix(p->shared->bound[t], p->block_count * sizeof(int32_t), h);
+            h = mix(m.cells[t], (size_t)type->count * m.g.block * sizeof m.cells[t][0], h);
         }
     }
     return h ? h : 1;

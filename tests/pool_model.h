@@ -18,7 +18,7 @@ enum { MODEL_SEQUENCES = 8, MODEL_TOKENS = 512 };
 struct model_sequence {
     bool live;
     kvf_sequence handle;
-    uint32_t known, computed, prepared, prompt, write_from;
+    uint32_t known, computed, prepared, prompt, hit, write_from;
     uint32_t chunk; /* that admission set aside; 0 after the first step */
     uint32_t high;  /* the most that was ever committed */
     int32_t tokens[MODEL_TOKENS + 64];
@@ -86,6 +86,7 @@ static inline bool model_open(struct model *m, const struct pool_geometry *g,
                                .cu_tokens = model_ints(MODEL_SEQUENCES + 1),
                                .state_slot = model_ints((size_t)parts * MODEL_SEQUENCES),
                                .write_from = model_ints(MODEL_SEQUENCES),
+                               .window_from = model_ints(MODEL_SEQUENCES),
                                .window_table = model_ints((size_t)columns * MODEL_SEQUENCES)};
     for (uint32_t t = 0; t < tables; t++)
         m->b.block_table[t] = model_ints((size_t)columns * MODEL_SEQUENCES);
@@ -117,6 +118,7 @@ static inline void model_close(struct model *m) {
     free(m->b.cu_tokens);
     free(m->b.state_slot);
     free(m->b.write_from);
+    free(m->b.window_from);
     free(m->b.window_table);
     free(m->b.index_table);
     for (int t = 0; t < 16; t++) free(m->b.block_table[t]);
@@ -242,6 +244,14 @@ static inline bool model_save(struct model *m, const struct model_sequence *s) {
     kvf_error error;
     if (kvf_sequence_snapshots(m->pool, s->handle, saves, 64, &count, &error))
         return model_fail(m, "snapshots: %s", error.text);
+    /* The tails hold the step's end, and the last few tokens before it: no other place of a chunk.
+     */
+    bool decode = s->prepared - s->computed <= m->g.drafts + 1;
+    for (uint32_t i = 0; i < count; i++)
+        if (saves[i].position <= s->computed || saves[i].position > s->prepared ||
+            (!decode && saves[i].position != s->prepared))
+            return model_fail(m, "tails at %u to save in a step from %u to %u", saves[i].position,
+                              s->computed, s->prepared);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t part = 0; part < saves[i].parts; part++)
             *model_snapshot_cell(m, saves[i].ids[part]) = s->content[saves[i].position - 1] + part;
@@ -272,6 +282,7 @@ static inline bool model_forward(struct model *m, struct model_sequence *const *
         if (m->b.cu_tokens[i + 1] != (int32_t)at) return model_fail(m, "cu_tokens is wrong");
         if (m->b.write_from[i] != (int32_t)s->write_from)
             return model_fail(m, "write_from is wrong");
+        if (m->b.window_from[i] != (int32_t)s->hit) return model_fail(m, "window_from is wrong");
         if (!model_read(m, s, i)) return false;
     }
     if (m->b.batch_id[at] != -1) return model_fail(m, "no padding behind the step's tokens");
@@ -306,7 +317,7 @@ static inline kvf_status model_admit(struct model *m, struct model_sequence *s, 
     s->live = true;
     s->handle = a.sequence;
     s->known = s->prompt = count;
-    s->computed = s->prepared = a.hit;
+    s->computed = s->prepared = s->hit = a.hit;
     s->high = a.hit;
     s->chunk = chunk;
     s->write_from = a.write_from;
@@ -330,7 +341,7 @@ static inline kvf_status model_admit(struct model *m, struct model_sequence *s, 
 static inline kvf_status model_prepare(struct model *m, struct model_sequence *s, uint32_t count) {
     kvf_status status = kvf_sequence_prepare(m->pool, s->handle, count, NULL);
     if (status) return status;
-    if (s->computed + count > s->prepared) s->prepared = s->computed + count;
+    s->prepared = s->computed + count;
     for (uint32_t p = s->known; p < s->prepared; p++)
         s->tokens[p] = 1000 + (int32_t)model_random(m, 3);
     model_contents(s, s->known, s->prepared);
@@ -365,7 +376,35 @@ static inline bool model_truncate(struct model *m, struct model_sequence *s, uin
     return true;
 }
 
-/* Make the copies that a fork asks for, but those of the state. */
+/* The copy's ids as cells of a request's state: elastic has two kinds of parts, the others one. */
+static inline void model_copy_state(struct model *m, kvf_copy c) {
+    uint32_t part = c.kind == KVF_COPY_STATE_CHUNK ? 0 : m->pool->state_chunk_parts;
+    *model_state_cell(m, part, c.to) = *model_state_cell(m, part, c.from);
+}
+
+/* After the copies the child's state and saved tails are the parent's. */
+static inline bool model_forked(struct model *m, kvf_sequence parent, kvf_sequence child) {
+    const struct pool_sequence *a = pool_sequence_get(m->pool, parent, NULL);
+    const struct pool_sequence *b = pool_sequence_get(m->pool, child, NULL);
+    for (uint32_t part = 0; part < m->pool->parts; part++)
+        if (*model_state_cell(m, part, a->state[part]) !=
+            *model_state_cell(m, part, b->state[part]))
+            return model_fail(m, "part %u of a fork's state is not its parent's", part);
+    for (uint32_t i = 0; i < a->window_to; i++) {
+        kvf_snapshot from = {0}, to = {0};
+        if ((a->window_table[i] < 0) != (b->window_table[i] < 0))
+            return model_fail(m, "window %u is the parent's or the fork's alone", i);
+        if (a->window_table[i] < 0 || m->pool->windows[a->window_table[i]].snapshot < 0) continue;
+        pool_snapshot_ids(m->pool, a->window_table[i], &from);
+        pool_snapshot_ids(m->pool, b->window_table[i], &to);
+        for (uint32_t part = 0; part < from.parts; part++)
+            if (*model_snapshot_cell(m, from.ids[part]) != *model_snapshot_cell(m, to.ids[part]))
+                return model_fail(m, "tails saved at window %u did not come along", i);
+    }
+    return true;
+}
+
+/* Make the copies that a fork asks for. */
 static inline void model_copies(struct model *m, const kvf_fork *fork) {
     for (uint32_t i = 0; i < fork->count; i++) {
         kvf_copy c = fork->copies[i];
@@ -376,6 +415,7 @@ static inline void model_copies(struct model *m, const kvf_fork *fork) {
                        m->g.block * sizeof(uint64_t));
         if (c.kind == KVF_COPY_SNAPSHOT)
             *model_snapshot_cell(m, c.to) = *model_snapshot_cell(m, c.from);
+        if (c.kind == KVF_COPY_STATE || c.kind == KVF_COPY_STATE_CHUNK) model_copy_state(m, c);
         if (c.kind != KVF_COPY_BLOCK) continue;
         if (m->pool->shared)
             memcpy(m->cells[POOL_MAX_TYPES + 2] + (size_t)c.to * m->g.block,

@@ -410,8 +410,50 @@ static void pins(void) {
     kvf_pool_destroy(pool);
 }
 
+/* A window that a fork lists too is not given for an idle equal one: that would hold both. */
+static void equal_of_a_fork(void) {
+    struct pool_geometry g = {.block = 4,
+                              .window = 10,
+                              .max_positions = 64,
+                              .checkpoint = 8,
+                              .types = 2,
+                              .window_bytes = 1,
+                              .block_bytes = 1,
+                              .state_bytes = 1};
+    g.type[0] = (struct pool_type){.name = "csa", .ratio = 4, .k = 1, .layers = 1, .planes = 1};
+    g.type[1] = (struct pool_type){.name = "swa", .layers = 1, .planes = 1};
+    kvf_pool_options o = {
+        .policy = KVF_POLICY_SHARED, .max_requests = 3, .windows = 20, .blocks = 40, .pins = 8};
+    int32_t tokens[20];
+    kvf_pool *pool;
+    kvf_admission a, b;
+    kvf_fork fork;
+    for (int32_t i = 0; i < 20; i++) tokens[i] = i;
+    if (pool_create(&g, &o, &pool, NULL)) exit(1);
+    serve(pool, tokens, 7, &a);
+    kvf_sequence_commit(pool, a.sequence, 0, &tokens[7], 1, NULL);
+    for (int i = 7; i < 15; i++) {
+        if (i == 14 && kvf_sequence_fork(pool, a.sequence, &fork, NULL)) exit(1);
+        kvf_sequence_prepare(pool, a.sequence, 1, NULL);
+        kvf_sequence_commit(pool, a.sequence, 1, &tokens[i + 1], 1, NULL);
+    }
+    serve(pool, tokens, 17, &b);
+    kvf_sequence_release(pool, b.sequence, NULL);
+    const struct pool_sequence *s = pool_sequence_get(pool, a.sequence, NULL);
+    int32_t own = s->window_table[2], twin = pool->blocks[s->block_table[2]].window;
+    ok(own >= 0 && pool->windows[own].refs == 2 && twin >= 0 && !pool->windows[twin].refs,
+       "a window that a fork shares, and an idle one that is equal");
+    kvf_sequence_prepare(pool, a.sequence, 1, NULL);
+    uint64_t taken = pool->shared->slots.held - pool->shared->pinned_idle;
+    kvf_sequence_commit(pool, a.sequence, 1, NULL, 0, NULL);
+    ok(pool->shared->slots.held - pool->shared->pinned_idle <= taken &&
+           kvf_pool_check(pool, NULL) == KVF_OK,
+       "a commit takes no window slot");
+    kvf_pool_destroy(pool);
+}
+
 int main(void) {
-    tap_plan(12 + 4 + 14 + 19 + 9 + 4 + 12 + 6 + 6);
+    tap_plan(2 + 12 + 4 + 14 + 19 + 9 + 4 + 12 + 6 + 6);
     coordinator_trace();
     borrow_trace();
     manager_trace();
@@ -421,5 +463,6 @@ int main(void) {
     for (int policy = 0; policy < 3; policy++) verify_steps((kvf_policy)policy);
     for (int policy = 0; policy < 3; policy++) conserved((kvf_policy)policy);
     pins();
+    equal_of_a_fork();
     return tap_done();
 }

@@ -336,14 +336,18 @@ static void test_contradictions(void) {
 static kvf_status open_text(const char *text, size_t bytes) {
     kvf_bundle *bundle = NULL;
     memset(&error, 0, sizeof error);
-    kvf_status status = test_open_text(text, bytes, &bundle, &error);
+    char *sealed = malloc(bytes + 1);
+    memcpy(sealed, text, bytes);
+    test_seal(sealed, bytes);
+    kvf_status status = test_open_text(sealed, bytes, &bundle, &error);
     kvf_bundle_close(bundle);
+    free(sealed);
     return status;
 }
 
 static char *good_text(void) {
     json_t *root = test_manifest();
-    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = test_text(root, JSON_COMPACT);
     json_decref(root);
     return text;
 }
@@ -442,6 +446,36 @@ static void test_noise(void) {
     free(text);
 }
 
+/* Every byte of the manifest in turn is another one, whether it then still means something or not.
+ */
+static void test_changed_manifest(void) {
+    json_t *root = test_manifest();
+    char *text = test_text(root, JSON_INDENT(1));
+    size_t bytes = strlen(text), refused = 0;
+    kvf_bundle *bundle = NULL;
+    for (size_t i = 0; i < bytes; i++) {
+        text[i] ^= 1;
+        refused += test_open_text(text, bytes, &bundle, &error) == KVF_ERROR_BUNDLE && !bundle;
+        text[i] ^= 1;
+    }
+    is(refused, bytes, "any changed byte of the manifest is noticed");
+    strstr(text, "\"init\": -1")[9] = '2';
+    is(test_open_text(text, bytes, &bundle, &error), KVF_ERROR_BUNDLE,
+       "also one that reads as well");
+    contains(error.text, "manifest.json: checksum is ", "and it is said");
+    text[bytes - 1] = '\n';
+    is(test_open_text(text, bytes, &bundle, &error), KVF_ERROR_BUNDLE, "a text cut short");
+    free(text);
+    test_set(root, "", "checksum", json_string(TEST_ZEROS));
+    text = json_dumps(root, 0);
+    is(test_open_text(text, strlen(text), &bundle, &error), KVF_ERROR_BUNDLE, "an empty checksum");
+    char *at = strstr(text, TEST_ZEROS);
+    memcpy(at, "\\u0030\\u0030\\u0030\\u0030\\u0030\\u0030\\u0030\\u0030\\u0030\\u0030", 60);
+    is(test_open_text(text, strlen(text), &bundle, &error), KVF_ERROR_BUNDLE, "one in escapes");
+    free(text);
+    json_decref(root);
+}
+
 /* ---- modules ---- */
 
 static void test_changed_bytes(void) {
@@ -477,7 +511,7 @@ static void test_zero_byte(void) {
     test_set(root, "modules.1", "bytes", json_integer(sizeof ptx - 1));
     test_set(root, "modules.1", "sha256",
              json_string("7f46ddd2acc2a10958b2cb3fb102b6a466ed4572e0c68322c5659df0fde3dcd2"));
-    char *text = json_dumps(root, 0);
+    char *text = test_text(root, 0);
     kvf_file files[] = {{"manifest.json", text, strlen(text)},
                         {"csa.sm_80.ptx", TEST_CSA_PTX, strlen(TEST_CSA_PTX)},
                         {"swa.sm_80.ptx", ptx, sizeof ptx - 1}};
@@ -563,6 +597,13 @@ static void test_arguments(void) {
     is(kvf_bundle_open(".", NULL, &error), KVF_ERROR_ARGUMENT, "out null");
     is(kvf_bundle_open(NULL, NULL, NULL), KVF_ERROR_ARGUMENT, "error null");
     is(kvf_bundle_open_memory(NULL, 0, &bundle, &error), KVF_ERROR_ARGUMENT, "files null");
+    kvf_file file = {"manifest.json", NULL, 0};
+    is(kvf_bundle_open_memory(&file, 1, &bundle, &error), KVF_ERROR_BUNDLE, "no bytes at null");
+    file.bytes = 100;
+    is(kvf_bundle_open_memory(&file, 1, &bundle, &error), KVF_ERROR_ARGUMENT, "bytes at null");
+    contains(error.text, "manifest.json has 100 bytes, but its data is null", "are named");
+    file.name = NULL;
+    is(kvf_bundle_open_memory(&file, 1, &bundle, &error), KVF_ERROR_IO, "a file without a name");
     is(kvf_bundle_model(NULL, NULL), KVF_ERROR_ARGUMENT, "model of null");
     is(kvf_bundle_type(NULL, 0, NULL), KVF_ERROR_ARGUMENT, "type of null");
     is(kvf_bundle_layer(NULL, 0, &a, &b), KVF_ERROR_ARGUMENT, "layer of null");
@@ -575,13 +616,14 @@ static void test_arguments(void) {
 }
 
 int main(void) {
-    tap_plan(134);
+    tap_plan(144);
     test_good();
     test_tree();
     test_contradictions();
     test_truncated();
     test_texts();
     test_noise();
+    test_changed_manifest();
     test_changed_bytes();
     test_zero_byte();
     test_directory();

@@ -338,7 +338,7 @@ static kvf_status load_cubin(struct loaded *l, const char *target, bool *is_cubi
              json_pack("{s:s,s:i,s:s}", "file", "swa.cubin", "bytes", (int)sizeof cubin - 1,
                        "sha256",
                        "9f99bd2a0a9f6531c12c51243300996ee0f32374d8954a74eca316b1a3441fcc"));
-    char *text = json_dumps(manifest, 0);
+    char *text = test_text(manifest, 0);
     json_decref(manifest);
     const kvf_file files[] = {{"manifest.json", text, strlen(text)},
                               {"swa.cubin", cubin, sizeof cubin - 1},

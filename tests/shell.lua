@@ -49,6 +49,15 @@ function shell.ring(text)
   return (text:gsub('"paged"', '"ring"'):gsub('"fp8_ds_mla"', '"fp8_token"'))
 end
 
+-- Give a manifest that was changed the checksum that it must have.
+function shell.seal(path)
+  local zeros = ("0"):rep(64)
+  local text = shell.read(path):gsub('"checksum": "%x+"', '"checksum": "' .. zeros .. '"')
+  shell.write(path, text)
+  local _, sum = shell.run("sha256sum " .. shell.quote(path))
+  shell.write(path, (text:gsub(zeros, sum:sub(1, 64), 1)))
+end
+
 function shell.exists(path) return (os.execute("test -e " .. shell.quote(path))) == true end
 
 -- The path of a program, or nil.

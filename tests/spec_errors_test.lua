@@ -57,7 +57,7 @@ local function change(name, changes, ...)
   one(name, spec_text(changes), ...)
 end
 
-tap.plan(98)
+tap.plan(108)
 
 tap.is(#errors_of(spec_text()), 0, "the spec without a hole is good")
 tap.is(#errors_of(spec_text { layers = "{ kv.of(\"swa\", 2048), kv.alternate(1024, \"swa\", \"csa\") }" }), 0,
@@ -216,6 +216,27 @@ change("groups of groups of groups", { head = "local g = kv.of(kv.of(kv.of(\"swa
   layers = "{ g }" }, "has too many entries")
 change("too many layers", { layers = "{ kv.of(\"swa\", 4097) }" }, "kv.of: the count", "given 4097",
   "0 to 4096")
+
+-- ---- names that the header cannot have ----
+
+for _, name in ipairs { "stddef", "string", "kvforge", "cuda" } do
+  change("a model called " .. name, { block = ("name = %q,"):format(name) }, "dir/bad.lua:5: model: field \"name\"",
+    "another C header", "given \"" .. name .. "\"")
+end
+local function named(first, second)
+  return { types = ([[{ %s = kv.layer_type { latent, ratio = 0, rope = rope },
+    %s = kv.layer_type { latent, rope = rope, ratio = 4, indexer = kv.indexer { heads = 4, dim = 64, topk = 8 } } }]])
+    :format(first, second), layers = ("{ %q, %q }"):format(first, second) }
+end
+change("a type called window", named("window", "a"), "dir/bad.lua:7: layer type \"window\"",
+  "a second M_WINDOW_BLOCK_BYTES")
+change("a type called draft", named("draft", "a"), "dir/bad.lua:7: layer type \"draft\"",
+  "a second M_DRAFT_LAYERS")
+change("types that differ by a place's name", named("a_index", "a"), "layer type \"a_index\"",
+  "a second M_A_INDEX_ROW_BYTES")
+change("or by the word draft", named("a_draft", "a"), "layer type \"a_draft\"", "a second M_A_DRAFT_LAYERS")
+tap.is(#errors_of(spec_text(named("a_b", "a"))), 0, "other names may begin alike")
+tap.is(#errors_of(spec_text(named("windows", "stddef"))), 0, "and types be called as headers are")
 
 -- ---- several errors in one file ----
 

@@ -25,7 +25,7 @@ return kv.model {
 local M, errors = load_spec(spec, "@two.lua")
 if not M then error(table.concat(errors, "\n")) end
 
-tap.plan(16 + #fields.list)
+tap.plan(17 + #fields.list)
 
 local text = explain(M)
 tap.contains(text, "layer type csa: 3 layers, 0 draft layers", "layers of a type")
@@ -37,6 +37,10 @@ tap.contains(text, "window rows: a page of 128 for one window block; 584 bytes a
 tap.contains(text, "swa_rows  scale  ue8m0      7   73728       8", "a field with its offset and stride")
 tap.contains(text, "index_rows  scale  f32       1    4096       4", "an index field")
 tap.contains(text, "tail_kb       f32   8 x 512     0  16384", "a state array")
+local total = text:match "\n  all layers +(%d+ +%d+ +%d+ +%d+)\n"
+-- Three CSA layers and three of windows; tails are four arrays of 8 rows, main and indexer, and two lengths.
+tap.is(total and (total:gsub(" +", " ")), ("6 %d %d %d"):format(3 * (19008 + 4608), 6 * 74880,
+  3 * (4 * 8 * 512 * 4 + 4 * 8 * 128 * 4 + 2 * 4)), "what all layers take")
 tap.contains(text, "one token of context: 537 bytes", "3 * (584 + 132) / 4 bytes a token")
 tap.contains(text, "a chunk of", "the arena")
 tap.ok(not text:find " \n", "no trailing space")

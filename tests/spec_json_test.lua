@@ -4,7 +4,7 @@ package.path = "lua/?.lua;tests/?.lua;" .. package.path
 local tap = require "tap"
 local json = require "kvforge.json"
 
-tap.plan(59)
+tap.plan(60)
 
 -- ---- writing ----
 
@@ -41,11 +41,12 @@ tap.ok(same, "20,000 random doubles read back as they were")
 -- ---- reading ----
 
 local value, lines = json.decode(
-  ' {"a": [1, -2.5e1, true, null],\n "b": {"c":\n "\\u00e9\\ud83d\\ude00\\/"}} \n')
+  ' {"a": [1, -2.5e1, true, null, false],\n "b": {"c":\n "\\u00e9\\ud83d\\ude00\\/"}} \n')
 tap.is(value.a[1], 1, "an integer")
 tap.is(math.type(value.a[2]), "integer", "a float that is whole becomes an integer")
 tap.is(value.a[2], -25, "with its value")
 tap.is(value.a[4], json.null, "null")
+tap.is(tostring(value.a[3]) .. tostring(value.a[5]), "truefalse", "true and false")
 tap.is(value.b.c, "é\u{1F600}/", "escapes and surrogates")
 tap.is(lines[value].b, 2, "the line of a key")
 tap.is(lines[value.b].c, 2, "and of one inside")

@@ -74,7 +74,7 @@ local function build_of(M)
   return { llvm = "19.1.7", version = "0.1.0", sha256 = checksum, modules = modules_of(M) }
 end
 
-tap.plan(29)
+tap.plan(31)
 
 -- ---- the manifest ----
 
@@ -87,6 +87,9 @@ tap.is(text, manifest(load_example "deepseek-v4-flash-ring", build_of(M)), "the 
 tap.is(root.format, 1, "format")
 tap.is(root.kvforge .. " " .. root.llvm, "0.1.0 19.1.7", "versions")
 tap.is(#root.digest, 64, "a digest")
+local zeroed, places = text:gsub('("checksum": ")%x+', "%1" .. ("0"):rep(64))
+tap.is(root.checksum, checksum(zeroed), "a checksum of the text itself, zeros in its place")
+tap.is(places, 1, "which has one place")
 tap.is(root.model.norm_eps, 1e-6, "a float reads back as it was")
 tap.contains(text, '"norm_eps": 1e-06', "and is written short")
 tap.is(root.model.types, nil, "the model object holds no layer types")

@@ -103,6 +103,7 @@ local function plant(fault)
     local text, count = shell.read(dir .. "/faulty/" .. file):gsub(from, to)
     assert(count > 0, "there is no " .. from)
     shell.write(dir .. "/faulty/" .. file, text)
+    shell.seal(dir .. "/faulty/" .. file)
     return true
   end
   shell.run(("rm -rf %s && cp -r %s %s"):format(copy, where == "lua" and "lua/kvforge" or where, copy))

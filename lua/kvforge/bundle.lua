@@ -25,7 +25,7 @@ return function(M, build)
     if module.cubin then files[#files + 1] = { name = module.cubin.file, text = module.cubin.text } end
   end
   if build.embed then files[#files + 1] = { name = M.model.name .. ".c", text = embed(M, files) } end
-  files[#files + 1] = { name = M.model.name .. ".h", text = header(M, build.modules, digest) }
+  files[#files + 1] = { name = M.model.name .. ".h", text = (header(M, build.modules, digest)) }
   for _, name in ipairs(sorted(build.ir)) do files[#files + 1] = { name = name, text = build.ir[name] } end
   return files
 end

@@ -309,9 +309,22 @@ end
 
 -- ---- the model ----
 
+-- The bundle's header is called after the model: it must not stand in front of one that it, kvforge.h or
+-- a program includes.
+local headers = {}
+for name in ([[ assert complex ctype cuda errno fenv float inttypes iso646 kvforge limits locale math setjmp
+  signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time
+  uchar wchar wctype ]]):gmatch("%S+") do
+  headers[name] = true
+end
+
 function checker:model_rules(model, node)
   local function rule(good, field, ...)
     if not good then self:problem(self:line(node, field), "model", field, ...) end
+  end
+  if model.name then
+    rule(not headers[model.name], "name", "is that of another C header, which the bundle's would hide",
+      fields.show(model.name))
   end
   if model.checkpoint and model.block then
     rule(model.checkpoint % model.block == 0, "checkpoint", "must be a multiple of the block",

@@ -14,6 +14,8 @@
 --   unit     what is counted, for people
 --   meaning  one line, for people
 --   why      the reason of a limit, where it is not plain
+local formats = require "kvforge.formats"
+
 local fields = {}
 
 fields.list = {
@@ -85,7 +87,7 @@ fields.list = {
   { level = "layer type", name = "overlap", type = "boolean", default = false,
     meaning = "an entry also reads the group before its own, through a second projection" },
   { level = "layer type", name = "format", type = "choice", required = true,
-    values = { "bf16", "fp8_token", "fp8_ds_mla", "fp8_two_plane" },
+    values = formats.names "latent",
     meaning = "how window rows and compressed rows are stored" },
   { level = "layer type", name = "rope", type = "rope", required = true,
     meaning = "the rotation's frequencies, made by kv.rope or kv.yarn" },
@@ -93,16 +95,16 @@ fields.list = {
     meaning = "selects the entries a token reads, made by kv.indexer; without one it reads all" },
 
   -- ---- rope ----
-  { level = "rope", name = "theta", type = "number", min = 1, max = 1e12, required = true,
+  { level = "rope", name = "theta", type = "number", min = 2, max = 1e12, required = true,
     meaning = "base of the frequencies theta^(-2i/rope_dim)" },
   { level = "rope", name = "factor", type = "number", min = 1, max = 1e6, required = true,
     yarn = true, meaning = "YaRN: low frequencies are divided by this" },
   { level = "rope", name = "original", type = "integer", min = 1, max = 1 << 30, required = true,
     yarn = true, unit = "token positions", meaning = "YaRN: the context length of pretraining" },
-  { level = "rope", name = "beta_fast", type = "number", min = 0, max = 1e6, positive = true,
+  { level = "rope", name = "beta_fast", type = "number", min = 1e-6, max = 1e6,
     default = 32, yarn = true, unit = "turns",
     meaning = "YaRN: frequencies above this many turns over `original` stay" },
-  { level = "rope", name = "beta_slow", type = "number", min = 0, max = 1e6, positive = true,
+  { level = "rope", name = "beta_slow", type = "number", min = 1e-6, max = 1e6,
     default = 1, yarn = true, unit = "turns",
     meaning = "YaRN: frequencies below this many turns over `original` are divided" },
 
@@ -114,7 +116,7 @@ fields.list = {
     meaning = "elements of an index key" },
   { level = "indexer", name = "topk", type = "integer", min = 1, max = 2048, required = true,
     unit = "entries", meaning = "entries a token selects" },
-  { level = "indexer", name = "format", type = "choice", values = { "fp8_index", "fp4_index" },
+  { level = "indexer", name = "format", type = "choice", values = formats.names "index",
     default = "fp8_index", meaning = "how index rows are stored" },
 }
 

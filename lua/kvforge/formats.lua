@@ -98,4 +98,14 @@ formats.fp4_index = {
   },
 }
 
+-- The names of the formats of "latent" or "index" rows, in alphabetical order.
+function formats.names(rows)
+  local names = {}
+  for name, format in pairs(formats) do
+    if type(format) == "table" and format.rows == rows then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
 return formats

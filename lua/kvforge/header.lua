@@ -15,6 +15,10 @@ function writer:line(text, ...)
 end
 
 function writer:define(name, value)
+  if self.defined[name:upper()] then
+    self.clashes[#self.clashes + 1] = { type = self.type, name = self.upper .. "_" .. name:upper() }
+  end
+  self.defined[name:upper()] = true
   -- Beyond 31 bits a plain literal would change its type from place to place.
   local text = type(value) == "number" and value > 0x7fffffff and "UINT64_C(%s)" or "%s"
   self:line("#define %s_%s " .. text, self.upper, name:upper(), value)
@@ -87,6 +91,7 @@ end
 
 function writer:layer_type(T, bits)
   local prefix = T.name .. "_"
+  self.type = T
   self:line("\n/* ---- layer type %s ---- */\n", T.name)
   for _, name in ipairs {
     "head_dim", "rope_dim", "nope_dim", "window", "ring", "ratio", "k", "layers", "draft_layers",
@@ -205,17 +210,20 @@ function writer:kernels(modules)
 end
 
 --[[
-header(M, modules, digest) -> the text of <model>.h
+header(M, modules, digest) -> the text of <model>.h, clashes
 
 M        the resolved model
 modules  as in the manifest: array of { type, kernels = { { name, params, params_bytes } } }
 digest   the manifest's, so that a program can tell whether a bundle is the one it was compiled for;
          may be left out
+clashes  array of { type = T, name }: macros that T's numbers would get after another's
 ]]
 return function(M, modules, digest)
   local bits = require("kvforge.layout").formats.bits
   local lower = identifier(M.model.name:lower())
-  local self = setmetatable({ out = {}, lower = lower, upper = lower:upper() }, writer)
+  local self = setmetatable({
+    out = {}, defined = {}, clashes = {}, lower = lower, upper = lower:upper(),
+  }, writer)
   self:line("/* Sizes, offsets and kernels of %s. Written by kvforge; all sizes are bytes. */",
     M.model.name)
   self:line("#ifndef KVF_%s_H\n#define KVF_%s_H\n", self.upper, self.upper)
@@ -230,5 +238,5 @@ return function(M, modules, digest)
   self:line("extern const kvf_file %s_files[];\nextern const uint32_t %s_file_count;", lower, lower)
   self:line("#ifdef __cplusplus\n}\n#endif")
   self:line("\n#undef %s_ASSERT\n\n#endif", self.upper)
-  return table.concat(self.out, "\n") .. "\n"
+  return table.concat(self.out, "\n") .. "\n", self.clashes
 end

@@ -12,10 +12,10 @@ other modules than kvforge, limits on instructions and memory.
   return kv.model {
     name = "small", heads = 16, max_positions = 65536,
     types = {
-      window = kv.layer_type { head_dim = 512, rope_dim = 64, window = 128, ratio = 0,
-                               format = "fp8_token", rope = kv.rope { theta = 10000 } },
+      swa = kv.layer_type { head_dim = 512, rope_dim = 64, window = 128, ratio = 0,
+                            format = "fp8_token", rope = kv.rope { theta = 10000 } },
     },
-    layers = { kv.of("window", 4) },
+    layers = { kv.of("swa", 4) },
   }
 ]]
 
@@ -65,11 +65,9 @@ local function entry(field)
   return ("  %s\n%s\n%s"):format(field.name, wrap(field.meaning .. why, 6), wrap(text, 6))
 end
 
-local function sorted_formats()
-  local names = {}
-  for name, format in pairs(formats) do
-    if format.planes then names[#names + 1] = name end
-  end
+local function all_formats()
+  local names = formats.names "latent"
+  table.move(formats.names "index", 1, #formats.names "index", #names + 1, names)
   table.sort(names)
   return names
 end
@@ -83,7 +81,7 @@ return function()
   end
   out[#out + 1] = lists
   out[#out + 1] = "Row formats\n"
-  for _, name in ipairs(sorted_formats()) do
+  for _, name in ipairs(all_formats()) do
     out[#out + 1] = ("  %-15s%s"):format(name, (wrap(formats[name].meaning, 17):gsub("^ +", "")))
   end
   out[#out + 1] = "\nRules between fields\n"

@@ -134,16 +134,30 @@ function importer:family()
     self:problem(config, "num_key_value_heads", "all heads must share one latent row",
       config.num_key_value_heads, "1")
   end
+  local names = config.architectures
+  if names == nil or names == json.null then return end
+  for _, name in ipairs(type(names) == "table" and names or { names }) do
+    if type(name) ~= "string" or not name:find("^Deep[Ss]eekV4") then
+      self:problem(config, "architectures", "contradicts model_type", name, "\"DeepseekV4ForCausalLM\"")
+    end
+  end
+end
+
+-- Of a field that later files spell in another way: the name that is there, the older if both are.
+function importer:spelling(older, newer)
+  local there = self.config[older]
+  return (there ~= nil and there ~= json.null or self.config[newer] == nil) and older or newer
 end
 
 function importer:dtype()
-  local config = self.config
-  local name = config.torch_dtype ~= nil and "torch_dtype" or "dtype"
   local dtypes = { bfloat16 = "bf16", float32 = "f32" }
-  local given = config[name]
+  local name = self:spelling("torch_dtype", "dtype")
+  local given = self.config[name]
   if given == nil or given == json.null then return "bf16" end
   if not dtypes[given] then
-    self:problem(config, name, "is no type that latents can have", given, "\"bfloat16\", \"float32\"")
+    self:problem(self.config, name, "is no type that latents can have", given, "\"bfloat16\", \"float32\"")
+  elseif name == "torch_dtype" then
+    self:agree("dtype", given, "torch_dtype", given)
   end
   return dtypes[given]
 end
@@ -179,11 +193,15 @@ function importer:ratios()
   return list, layers or 0
 end
 
--- kv.yarn's fields from rope_scaling; false without it.
+-- kv.yarn's fields from rope_scaling or rope_parameters; false without them.
 function importer:yarn()
-  local name = self.config.rope_scaling ~= nil and "rope_scaling" or "rope_parameters"
-  local scaling = self.config[name]
+  local name = self:spelling("rope_scaling", "rope_parameters")
+  local scaling, other = self.config[name], self.config.rope_parameters
   if scaling == nil or scaling == json.null then return false end
+  if name == "rope_scaling" and other ~= nil and other ~= json.null
+    and json.encode(other) ~= json.encode(scaling) then
+    self:problem(self.config, "rope_parameters", "contradicts rope_scaling")
+  end
   if type(scaling) ~= "table" then
     self:problem(self.config, name, "must be an object", scaling)
     return false

@@ -6,6 +6,8 @@
 -- T.tail_ring). On errors it is nil, and `errors` an array of "file:line: where: field: rule" texts,
 -- every error of the file. `limits` may replace single entries of sandbox.limits.
 local check = require "kvforge.check"
+local fields = require "kvforge.fields"
+local header = require "kvforge.header"
 local layout = require "kvforge.layout"
 local sandbox = require "kvforge.sandbox"
 local source = require "kvforge.source"
@@ -40,6 +42,23 @@ local function texts_of(file, problems)
   return texts
 end
 
+-- Layer types whose names run into others' in the header: "window" and "a_window" beside "a" do.
+local function clashes(M)
+  local problems, told = {}, {}
+  local _, found = header(M, {})
+  for _, clash in ipairs(found) do
+    if not told[clash.type] then
+      told[clash.type] = true
+      problems[#problems + 1] = {
+        line = clash.type.line,
+        text = ("layer type %s: its name gives the header a second %s"):format(fields.show(clash.type.name),
+          clash.name),
+      }
+    end
+  end
+  return problems
+end
+
 return function(text, chunkname, limits)
   local file = chunkname:gsub("^@", "")
   local book
@@ -53,5 +72,8 @@ return function(text, chunkname, limits)
 
   local M, problems = check(node, book, source.open(text))
   if #problems > 0 then return nil, texts_of(file, problems) end
-  return layout.complete(M)
+  layout.complete(M)
+  problems = clashes(M)
+  if #problems > 0 then return nil, texts_of(file, problems) end
+  return M
 end

@@ -4,6 +4,9 @@ local objects = require "kvforge.objects"
 
 local FORMAT = 1
 
+-- Stands for the checksum while it is being worked out.
+local ZEROS = ("0"):rep(64)
+
 local function module_objects(build)
   local modules = {}
   for i, module in ipairs(build.modules) do
@@ -38,5 +41,7 @@ return function(M, build)
   root.format, root.kvforge, root.llvm = FORMAT, build.version, build.llvm
   root.bytes, root.arena = M.bytes, M.arena
   root.modules = module_objects(build)
-  return json.encode(root) .. "\n", root.digest
+  root.checksum = ZEROS
+  local text = json.encode(root) .. "\n"
+  return text:gsub('("checksum": ")' .. ZEROS, "%1" .. build.sha256(text), 1), root.digest
 end

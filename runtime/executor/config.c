@@ -84,6 +84,15 @@ static bool read_tensor(struct config *c, char *why, uint64_t why_bytes) {
     return false;
 }
 
+static bool check_isa(char *why, uint64_t why_bytes) {
+    const char *text = getenv("KVF_EXECUTOR_ISA");
+    if (!text || !*text || !strcmp(text, "base") || !strcmp(text, "avx2") ||
+        !strcmp(text, "avx512"))
+        return true;
+    snprintf(why, why_bytes, "KVF_EXECUTOR_ISA must be base, avx2 or avx512, not '%s'", text);
+    return false;
+}
+
 static bool flag_of(const char *name) {
     const char *text = getenv(name);
     return text && *text && strcmp(text, "0") != 0;
@@ -102,7 +111,7 @@ bool config_read(struct config *c, char *why, uint64_t why_bytes) {
         !read_number("KVF_EXECUTOR_EXIT", 0, 255, &exit_status, why, why_bytes) ||
         !read_number("KVF_EXECUTOR_DEVICES", 0, 1, &devices, why, why_bytes) ||
         !read_capability(c, why, why_bytes) || !read_checks(c, why, why_bytes) ||
-        !read_tensor(c, why, why_bytes))
+        !read_tensor(c, why, why_bytes) || !check_isa(why, why_bytes))
         return false;
     c->threads = (uint32_t)threads;
     c->driver_version = (int)version;

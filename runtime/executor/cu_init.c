@@ -112,20 +112,52 @@ static struct {
 } fail_rules[FAIL_RULES];
 static unsigned fail_rule_count;
 
+static void *library_handle(void);
+
+/* Whether this is an entry point, as far as can be told: a program may hide what it links. */
+static bool is_entry_point(const char *name) {
+    void *handle = library_handle();
+    bool known = !handle || !dlsym(handle, "cuInit") || dlsym(handle, name);
+    if (handle) dlclose(handle);
+    return known && !strncmp(name, "cu", 2);
+}
+
 /* "cuMemAlloc_v2:3:2,cuInit:1:100": the third cuMemAlloc_v2 fails with code 2, and so on. */
-static void read_fail_rules(const char *text) {
-    while (text && *text && fail_rule_count < FAIL_RULES) {
+static bool read_fail_rules(const char *text, char *why, size_t why_bytes) {
+    while (text && *text) {
         unsigned long long nth;
-        int code;
+        int code, used = 0;
         char name[64];
-        if (sscanf(text, "%63[^:]:%18llu:%9d", name, &nth, &code) == 3) {
-            snprintf(fail_rules[fail_rule_count].name, sizeof fail_rules->name, "%s", name);
-            fail_rules[fail_rule_count].nth = nth;
-            fail_rules[fail_rule_count++].code = code;
+        if (fail_rule_count == FAIL_RULES) {
+            snprintf(why, why_bytes, "KVF_EXECUTOR_FAIL has more than %d rules", FAIL_RULES);
+            return false;
         }
-        text = strchr(text, ',');
-        if (text) text++;
+        if (sscanf(text, "%63[^:,]:%18llu:%9d%n", name, &nth, &code, &used) != 3 ||
+            (text[used] && text[used] != ',') || !nth || code <= 0 || !is_entry_point(name)) {
+            snprintf(why, why_bytes,
+                     "KVF_EXECUTOR_FAIL: '%.60s' is not an exported entry point, which call of it "
+                     "and a code, such as cuMemAlloc_v2:3:2",
+                     text);
+            return false;
+        }
+        snprintf(fail_rules[fail_rule_count].name, sizeof fail_rules->name, "%s", name);
+        fail_rules[fail_rule_count].nth = nth;
+        fail_rules[fail_rule_count++].code = code;
+        text += used + (text[used] == ',');
     }
+    return true;
+}
+
+/* What would be lost at exit is noticed at the start. */
+static bool can_write(const char *variable, const char *path, char *why, size_t why_bytes) {
+    if (!path || !*path) return true;
+    FILE *file = fopen(path, "ae");
+    if (!file) {
+        snprintf(why, why_bytes, "%s: cannot write to '%s'", variable, path);
+        return false;
+    }
+    fclose(file);
+    return true;
 }
 
 static int injected_failure(const char *name) {
@@ -168,8 +200,12 @@ int driver_fault(int result) {
 
 /* ---- start and end ---- */
 
+/* After an error that stays, nothing can be freed any more. */
 static void report_leaks(void) {
     uint64_t count = 0, bytes = 0;
+    if (driver.primary.error) return;
+    for (const struct CUctx_st *c = driver.contexts; c; c = c->next)
+        if (c->error) return;
     for (size_t i = 0; i < driver.memory.count; i++) {
         const struct region *r = driver.memory.live[i];
         if (r->name || r->pinned_host) continue;
@@ -227,12 +263,16 @@ static void at_exit(void) {
 
 static int start(void) {
     if (driver.failed) return CUDA_ERROR_UNKNOWN;
-    if (!config_read(&driver.config, driver.why, sizeof driver.why)) {
+    struct config *c = &driver.config;
+    char *why = driver.why;
+    if (!config_read(c, why, sizeof driver.why) ||
+        !read_fail_rules(c->fail, why, sizeof driver.why) ||
+        !can_write("KVF_EXECUTOR_REPORT", c->report, why, sizeof driver.why) ||
+        !can_write("KVF_EXECUTOR_COUNTERS", c->counters, why, sizeof driver.why)) {
         fprintf(stderr, "kvforge executor: %s\n", driver.why);
         driver.failed = true;
         return CUDA_ERROR_UNKNOWN;
     }
-    read_fail_rules(driver.config.fail);
     int result = injected_failure("cuInit");
     if (result) return result;
     if (driver.config.no_device) return CUDA_ERROR_NO_DEVICE;
@@ -275,6 +315,14 @@ CUresult cuDriverGetVersion(int *version) {
 
 /* ---- entry points by base name ---- */
 
+/* This library, or the program that it is linked into. */
+static void *library_handle(void) {
+    Dl_info self;
+    if (!dladdr((void *)&driver, &self)) return NULL;
+    void *handle = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    return handle ? handle : dlopen(NULL, RTLD_LAZY);
+}
+
 /* The exported name for a base name: the newest that the asked version has. */
 static void *find_symbol(const char *name, int version) {
     static const struct {
@@ -285,12 +333,8 @@ static void *find_symbol(const char *name, int version) {
                  {"cuEventElapsedTime", 12080, "cuEventElapsedTime_v2"},
                  {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
                  {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"}};
-    Dl_info self;
-    void *handle;
+    void *handle = library_handle();
     char full[128];
-    if (!dladdr((void *)&driver, &self)) return NULL;
-    handle = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle) handle = dlopen(NULL, RTLD_LAZY); /* linked into the program itself */
     if (!handle) return NULL;
     void *symbol = NULL;
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)

@@ -55,7 +55,7 @@ static void copy_async(struct warp *w, const struct op *o, uint32_t m) {
     bool now = !w->block->launch->config->check_async;
     struct access a;
     access_start(&a, w, o, good, o->a, o->imm, o->address64 & 1, SPACE_SHARED, size,
-                 ACCESS_WRITE | ACCESS_ASYNC);
+                 ACCESS_WRITE | (now ? 0 : ACCESS_ASYNC));
     while (access_next(&a)) {
         EACH_SET_LANE(i, a.lanes) {
             copies[i].at = a.at[i];

@@ -4,8 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define MANY   UINT32_MAX
-#define ATOMIC 0x80
+#define MANY    UINT32_MAX
+#define SEVERAL 0x80000000u /* in a key: more lanes of its warp; in a block: more blocks */
+#define ATOMIC  0x80
 
 static bool strong(const struct access *a) {
     return (a->kind & ACCESS_ATOMIC) || (a->o->flags & FLAG_VOLATILE) || a->o->semantics;
@@ -86,17 +87,21 @@ bool race_block_new(struct block *b) {
 
 /* A thread with its warp's epoch; ordered by the epochs within a warp. */
 static uint32_t key_of(const struct warp *w, uint32_t lane) {
-    return (w->index * LANES + lane) | w->epoch << 10;
+    return ((w->index * LANES + lane) | w->epoch << 10) & ~SEVERAL;
 }
 
 static uint32_t thread_of(uint32_t key) {
     return key & 1023;
 }
 
+static bool same_warp(uint32_t key, uint32_t other) {
+    return other != MANY && thread_of(key) / LANES == thread_of(other) / LANES;
+}
+
 static bool unordered(uint32_t key, uint32_t other) {
-    if (thread_of(key) == thread_of(other)) return false;
-    if (thread_of(key) / LANES != thread_of(other) / LANES) return true;
-    return key >> 10 == other >> 10;
+    if (!same_warp(key, other)) return true;
+    if ((key ^ other) << 1 >> 11) return false; /* a synchronisation of the warp lies between */
+    return (other & SEVERAL) || thread_of(key) != thread_of(other);
 }
 
 static uint8_t bytes_in_cell(const struct access *a, uint32_t lane, uint64_t cell) {
@@ -109,9 +114,9 @@ static void report_shared(struct access *a, uint32_t lane, uint64_t cell, uint32
                           uint32_t other_op, bool with_write) {
     char who[60], details[260];
     bool write = a->kind & ACCESS_WRITE;
-    bool lanes = thread_of(other_key) / LANES == a->w->index;
-    if (other_key == MANY)
-        snprintf(who, sizeof who, "other threads read it");
+    bool lanes = same_warp(key_of(a->w, lane), other_key);
+    if (other_key & SEVERAL)
+        snprintf(who, sizeof who, "other %s read it", lanes ? "lanes" : "threads");
     else
         snprintf(who, sizeof who, "thread %u %s it", thread_of(other_key),
                  with_write ? "wrote" : "read");
@@ -134,16 +139,11 @@ static bool same_write(const struct access *a, uint32_t lane, uint64_t cell, uin
 
 static void add_reader(struct race_readers *r, uint64_t at, uint32_t epoch, uint32_t key,
                        uint32_t op) {
-    bool others = r->epoch[at] == epoch && r->key[at] != key;
-    if (others && r->key[at] != MANY) {
-        /* Two threads, or one thread at two epochs of its warp. */
-        bool same = thread_of(r->key[at]) == thread_of(key);
-        bool same_warp = thread_of(r->key[at]) / LANES == thread_of(key) / LANES &&
-                         r->key[at] >> 10 != key >> 10;
-        r->key[at] = same || same_warp ? key : MANY;
-    } else if (!others) {
-        r->key[at] = key;
-    }
+    uint32_t old = r->key[at];
+    if (r->epoch[at] != epoch || !unordered(key, old))
+        r->key[at] = key; /* what is ordered before this read matters no more */
+    else
+        r->key[at] = same_warp(key, old) ? key | SEVERAL : MANY;
     r->epoch[at] = epoch;
     r->op[at] = op;
 }
@@ -161,7 +161,7 @@ static bool halves_ready(struct block *b, struct race_shared *r) {
 
 static bool read_by_others(const struct race_readers *r, uint64_t at, uint32_t epoch,
                            uint32_t key) {
-    return r->epoch[at] == epoch && (r->key[at] == MANY || unordered(key, r->key[at]));
+    return r->epoch[at] == epoch && unordered(key, r->key[at]);
 }
 
 /* A write of these bytes after reads. Of single bytes it is not known who read which. */
@@ -181,35 +181,79 @@ static void check_readers(struct access *a, const struct race_shared *r, uint32_
     }
 }
 
+/* Whether a write that is remembered races with an access of these bytes. */
+static bool conflicts(const struct race_write *w, uint32_t epoch, uint32_t key, uint8_t bytes,
+                      bool is_strong) {
+    return w->epoch == epoch && (w->bytes & bytes) && unordered(key, w->key) &&
+           !(is_strong && (w->bytes & ATOMIC));
+}
+
+static void check_writer(struct access *a, const struct race_write *last, uint32_t lane,
+                         uint64_t cell, uint32_t key, uint8_t bytes, bool is_strong) {
+    if (!conflicts(last, a->w->block->epoch, key, bytes, is_strong)) return;
+    if (!(a->kind & ACCESS_ASYNC) && (a->kind & ACCESS_WRITE) &&
+        same_write(a, lane, cell, last->key, last->op))
+        report_note(a->w, a->o, lane, FINDING_RACE_SHARED, last->op + 1,
+                    "threads write the same value to shared address 0x%llx without a barrier",
+                    (unsigned long long)(a->region->base + cell * 4));
+    else
+        report_shared(a, lane, cell, last->key, last->op, true);
+}
+
+/*
+ * Another thread wrote some of the cell: what it wrote beside these bytes is kept. Of 16-bit values
+ * nothing is forgotten so; of single bytes, what two others wrote.
+ */
+static void displace(struct block *b, struct race_shared *r, uint64_t cell,
+                     const struct race_write *last, uint8_t bytes) {
+    uint8_t left = (uint8_t)(last->bytes & ~bytes);
+    if (!(left & 15)) return;
+    if (!r->displaced)
+        r->displaced = arena_alloc(&b->worker->arena, (r->cells + 16) * sizeof *r->displaced);
+    if (!r->displaced) return;
+    r->displaced[cell] = *last;
+    r->displaced[cell].bytes = left;
+    r->displaced_used = b->epoch;
+}
+
+static void remember_write(struct block *b, struct race_shared *r, uint64_t cell,
+                           const struct race_write *last, const struct race_write *now) {
+    uint8_t joined = 0;
+    if (r->displaced && r->displaced_used == now->epoch)
+        r->displaced[cell].bytes &= (uint8_t) ~(now->bytes & 15);
+    if (last->epoch == now->epoch) {
+        if (last->key == now->key)
+            joined = last->bytes & 15;
+        else
+            displace(b, r, cell, last, now->bytes & 15);
+    }
+    r->write_bytes[cell] = now->bytes | joined;
+    r->write_epoch[cell] = now->epoch;
+    r->write_key[cell] = now->key;
+    r->write_op[cell] = now->op;
+}
+
 static void shared_cell(struct access *a, struct race_shared *r, uint32_t lane, uint64_t cell,
                         uint32_t key, uint32_t op, bool is_strong) {
-    uint32_t epoch = a->w->block->epoch;
-    bool write = a->kind & ACCESS_WRITE;
+    struct block *b = a->w->block;
     uint8_t bytes = bytes_in_cell(a, lane, cell);
-    if (r->write_epoch[cell] == epoch && unordered(key, r->write_key[cell]) &&
-        (r->write_bytes[cell] & bytes) && !(is_strong && (r->write_bytes[cell] & ATOMIC))) {
-        if (write && same_write(a, lane, cell, r->write_key[cell], r->write_op[cell]))
-            report_note(a->w, a->o, lane, FINDING_RACE_SHARED, r->write_op[cell] + 1,
-                        "threads write the same value to shared address 0x%llx without a barrier",
-                        (unsigned long long)(a->region->base + cell * 4));
-        else
-            report_shared(a, lane, cell, r->write_key[cell], r->write_op[cell], true);
-    }
-    if (write) {
-        if (!is_strong) check_readers(a, r, lane, cell, key, bytes);
-        bool joins = r->write_epoch[cell] == epoch && r->write_key[cell] == key;
-        r->write_bytes[cell] =
-            (uint8_t)((joins ? r->write_bytes[cell] & 15 : 0) | bytes | (is_strong ? ATOMIC : 0));
-        r->write_epoch[cell] = epoch;
-        r->write_key[cell] = key;
-        r->write_op[cell] = op;
+    struct race_write last = {r->write_epoch[cell], r->write_key[cell], r->write_op[cell],
+                              r->write_bytes[cell]};
+    check_writer(a, &last, lane, cell, key, bytes, is_strong);
+    if (r->displaced && r->displaced_used == b->epoch)
+        check_writer(a, &r->displaced[cell], lane, cell, key, bytes, is_strong);
+    if (a->kind & ACCESS_WRITE) {
+        check_readers(a, r, lane, cell, key, bytes);
+        if (a->kind & ACCESS_ASYNC) return; /* written when it completes */
+        struct race_write now = {b->epoch, key, op, (uint8_t)(bytes | (is_strong ? ATOMIC : 0))};
+        remember_write(b, r, cell, &last, &now);
     }
     if ((a->kind & ACCESS_READ) && !is_strong) {
         if (bytes == 15)
-            add_reader(&r->read, cell, epoch, key, op);
-        else if (halves_ready(a->w->block, r))
+            add_reader(&r->read, cell, b->epoch, key, op);
+        else if (halves_ready(b, r))
             for (unsigned h = 0; h < 2; h++)
-                if (bytes >> (2 * h) & 3) add_reader(&r->half, 2 * cell + h, epoch, key, op);
+                if (bytes >> (2 * h) & 3) add_reader(&r->half, 2 * cell + h, b->epoch, key, op);
     }
 }
 
@@ -249,10 +293,10 @@ static bool shared_quick(struct access *a, struct race_shared *r, uint32_t op) {
 
 static void race_in_shared(struct access *a) {
     struct race_shared *r = a->w->block->races;
-    if (!r || (a->kind & ACCESS_ASYNC)) return; /* a copy counts when it completes */
+    if (!r) return;
     uint32_t op = op_index(a->w, a->o);
     bool is_strong = strong(a);
-    if (!is_strong && shared_quick(a, r, op)) return;
+    if (!is_strong && !(a->kind & ACCESS_ASYNC) && shared_quick(a, r, op)) return;
     EACH_SET_LANE(i, a->lanes) {
         uint32_t key = key_of(a->w, i);
         for (uint64_t cell = a->at[i] / 4; cell <= (a->at[i] + a->bytes - 1) / 4; cell++)
@@ -280,7 +324,7 @@ void race_launch_start(struct launch *l) {
     struct race_clock *clock = calloc(1, sizeof *clock);
     l->clock = clock;
     if (!clock) return;
-    clock->now = 1;
+    clock->now = CLOCK_START;
     clock->blocks = l->blocks;
     clock->released = calloc(l->blocks, sizeof *clock->released);
 }
@@ -324,7 +368,11 @@ static bool ordered_blocks(const struct block *b, uint32_t other, uint32_t time)
 void race_forget(struct region *region) {
     if (!region->races) return;
     uint64_t n = region->bytes / RACE_PAGE_BYTES + 1;
-    for (uint64_t i = 0; i < n; i++) free(atomic_load(&region->races[i]));
+    for (uint64_t i = 0; i < n; i++) {
+        struct race_page *page = atomic_load(&region->races[i]);
+        for (int k = 0; page && k < RACE_SEGMENTS; k++) free(page->segments[k].narrow);
+        free(page);
+    }
     free(region->races);
     region->races = NULL;
 }
@@ -377,8 +425,9 @@ static uint64_t cell_bits(uint32_t k, uint32_t n) {
     return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << k;
 }
 
-static bool is_settled(const struct race_segment *s, uint64_t launch, uint64_t bits) {
-    return __atomic_load_n(&s->launch, __ATOMIC_ACQUIRE) == launch &&
+/* Once blocks synchronise, who read when has to be known. */
+static bool is_settled(const struct race_segment *s, uint64_t launch, uint32_t now, uint64_t bits) {
+    return now == CLOCK_START && __atomic_load_n(&s->launch, __ATOMIC_ACQUIRE) == launch &&
            (__atomic_load_n(&s->settled, __ATOMIC_RELAXED) & bits) == bits;
 }
 
@@ -396,7 +445,7 @@ static uint32_t clock_of(const struct block *b) {
 static void report_global(struct access *a, uint32_t lane, uint64_t cell, uint32_t other,
                           uint32_t other_op, bool with_write) {
     char who[60], details[260];
-    if (other == MANY)
+    if (other & SEVERAL)
         snprintf(who, sizeof who, "other blocks read it");
     else
         snprintf(who, sizeof who, "block number %u %s it", other - 1,
@@ -408,38 +457,120 @@ static void report_global(struct access *a, uint32_t lane, uint64_t cell, uint32
                 (unsigned long long)(a->region->base + cell * 4));
 }
 
-static void global_cell(struct access *a, struct race_segment *p, uint32_t lane, uint64_t cell,
+/* A block's access to one cell. */
+struct touch {
+    struct access *a;
+    const struct block *block;
+    uint32_t lane, me, op, now;
+    uint64_t cell;
+    uint8_t bytes;
+    bool is_strong;
+};
+
+static void check_global_writer(const struct touch *t, uint32_t writer, uint32_t op, uint32_t time,
+                                uint8_t bytes) {
+    if (!writer || writer == t->me || !(bytes & t->bytes) || (t->is_strong && (bytes & ATOMIC)) ||
+        ordered_blocks(t->block, writer - 1, time))
+        return;
+    if ((t->a->kind & ACCESS_WRITE) && stores_what_is_there(t->a, t->lane, t->cell))
+        report_note(t->a->w, t->a->o, t->lane, FINDING_RACE_GLOBAL, op + 1,
+                    "blocks write the same value to global address 0x%llx",
+                    (unsigned long long)(t->a->region->base + t->cell * 4));
+    else
+        report_global(t->a, t->lane, t->cell, writer, op, true);
+}
+
+/* A write after reads. When several blocks read, the last of them stands for all. */
+static bool check_global_reader(const struct touch *t, uint32_t reader, uint32_t op,
+                                uint32_t time) {
+    if (!reader || reader == t->me) return false;
+    uint32_t last = reader & ~SEVERAL;
+    /* It was this block: the others are ordered if it has acquired since. */
+    if (last == t->me ? t->block->acquired > time : ordered_blocks(t->block, last - 1, time))
+        return false;
+    report_global(t->a, t->lane, t->cell, reader, op, false);
+    return true;
+}
+
+static uint32_t next_reader(const struct block *b, uint32_t old, uint32_t time, uint32_t me) {
+    if (!old || old == me) return me;
+    if (old == (me | SEVERAL)) return old;
+    return ordered_blocks(b, (old & ~SEVERAL) - 1, time) ? me : me | SEVERAL;
+}
+
+/* What is remembered of accesses to less than a cell; null without memory. */
+static struct race_narrow *narrow_of(struct race_segment *s) {
+    if (!s->narrow) {
+        s->narrow = calloc(1, sizeof *s->narrow);
+    } else if (s->narrow->launch != s->launch) {
+        memset(s->narrow->writer, 0, sizeof s->narrow->writer);
+        memset(s->narrow->reader, 0, sizeof s->narrow->reader);
+    }
+    if (s->narrow) s->narrow->launch = s->launch;
+    return s->narrow;
+}
+
+/* The same, when there has been one in this launch. */
+static struct race_narrow *narrow_used(const struct race_segment *s) {
+    return s->narrow && s->narrow->launch == s->launch ? s->narrow : NULL;
+}
+
+static void global_write(const struct touch *t, struct race_segment *s, uint32_t k) {
+    struct race_narrow *n = narrow_used(s);
+    bool found = check_global_reader(t, s->reader[k], s->read_op[k], s->read_time[k]);
+    for (uint32_t h = 0; n && h < 2 && !found; h++)
+        if ((t->bytes >> (2 * h) & 3) == 3)
+            found = check_global_reader(t, n->reader[2 * k + h], n->read_op[2 * k + h],
+                                        n->read_time[2 * k + h]);
+    uint8_t left = (uint8_t)(s->write_bytes[k] & ~t->bytes);
+    bool joins = s->writer[k] == t->me;
+    if (n) n->write_bytes[k] &= (uint8_t)~t->bytes;
+    if (s->writer[k] && !joins && (left & 15) && (n = narrow_of(s))) {
+        n->writer[k] = s->writer[k];
+        n->write_op[k] = s->write_op[k];
+        n->write_time[k] = s->write_time[k];
+        n->write_bytes[k] = left;
+    }
+    s->write_bytes[k] =
+        (uint8_t)((joins ? s->write_bytes[k] & 15 : 0) | t->bytes | (t->is_strong ? ATOMIC : 0));
+    s->writer[k] = t->me;
+    s->write_op[k] = t->op;
+    s->write_time[k] = t->now;
+    settle(s, cell_bits(k, 1), false);
+}
+
+static void global_read(const struct touch *t, struct race_segment *s, uint32_t k) {
+    if (t->bytes == 15) {
+        s->reader[k] = next_reader(t->block, s->reader[k], s->read_time[k], t->me);
+        s->read_op[k] = t->op;
+        s->read_time[k] = t->now;
+        return;
+    }
+    struct race_narrow *n = narrow_of(s);
+    for (uint32_t h = 0; n && h < 2; h++) {
+        uint32_t at = 2 * k + h;
+        if (!(t->bytes >> (2 * h) & 3)) continue;
+        n->reader[at] = next_reader(t->block, n->reader[at], n->read_time[at], t->me);
+        n->read_op[at] = t->op;
+        n->read_time[at] = t->now;
+    }
+}
+
+static void global_cell(struct access *a, struct race_segment *s, uint32_t lane, uint64_t cell,
                         uint32_t op, bool is_strong) {
-    struct block *b = a->w->block;
-    uint32_t me = (uint32_t)b->linear + 1, k = (uint32_t)(cell % RACE_CELLS);
-    uint8_t bytes = bytes_in_cell(a, lane, cell);
-    bool write = a->kind & ACCESS_WRITE;
-    uint32_t now = clock_of(b);
-    if (p->writer[k] && p->writer[k] != me && (p->write_bytes[k] & bytes) &&
-        !(is_strong && (p->write_bytes[k] & ATOMIC)) &&
-        !ordered_blocks(b, p->writer[k] - 1, p->write_time[k])) {
-        if (write && stores_what_is_there(a, lane, cell))
-            report_note(a->w, a->o, lane, FINDING_RACE_GLOBAL, p->write_op[k] + 1,
-                        "blocks write the same value to global address 0x%llx",
-                        (unsigned long long)(a->region->base + cell * 4));
-        else
-            report_global(a, lane, cell, p->writer[k], p->write_op[k], true);
-    }
-    if (write) {
-        if (!is_strong && bytes == 15 && p->reader[k] && p->reader[k] != me &&
-            (p->reader[k] == MANY || !ordered_blocks(b, p->reader[k] - 1, 0)))
-            report_global(a, lane, cell, p->reader[k], p->read_op[k], false);
-        bool joins = p->writer[k] == me;
-        p->write_bytes[k] =
-            (uint8_t)((joins ? p->write_bytes[k] & 15 : 0) | bytes | (is_strong ? ATOMIC : 0));
-        p->writer[k] = me;
-        p->write_op[k] = op;
-        p->write_time[k] = now;
-        settle(p, cell_bits(k, 1), false);
-    } else if (!is_strong) {
-        p->reader[k] = p->reader[k] && p->reader[k] != me ? MANY : me;
-        p->read_op[k] = op;
-    }
+    const struct block *b = a->w->block;
+    uint32_t k = (uint32_t)(cell % RACE_CELLS);
+    const struct touch t = {a,        b,           lane, (uint32_t)b->linear + 1,
+                            op,       clock_of(b), cell, bytes_in_cell(a, lane, cell),
+                            is_strong};
+    check_global_writer(&t, s->writer[k], s->write_op[k], s->write_time[k], s->write_bytes[k]);
+    const struct race_narrow *n = narrow_used(s);
+    if (n)
+        check_global_writer(&t, n->writer[k], n->write_op[k], n->write_time[k], n->write_bytes[k]);
+    if (a->kind & ACCESS_WRITE)
+        global_write(&t, s, k);
+    else if (!is_strong)
+        global_read(&t, s, k);
 }
 
 /* n cells from k of one segment, written or read by block `me` alone, or read by all. */
@@ -460,22 +591,31 @@ static bool quick_write(struct race_segment *s, uint32_t k, uint32_t n, uint32_t
     return true;
 }
 
-static bool quick_read(struct race_segment *s, uint32_t k, uint32_t n, uint32_t me, uint32_t op) {
+static bool quick_read(struct race_segment *s, const struct block *b, uint32_t k, uint32_t n,
+                       uint32_t me, uint32_t op, uint32_t now) {
     const uint32_t *wr = s->writer + k;
-    uint32_t busy = 0, written = 0, few = 0;
+    uint32_t *rd = s->reader + k;
+    uint32_t busy = 0, written = 0, few = 0, others = 0;
     for (uint32_t i = 0; i < n; i++) {
         written |= wr[i];
         busy |= (wr[i] != 0) & (wr[i] != me);
+        others |= (rd[i] != 0) & (rd[i] != me);
     }
     if (busy) return false;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t old = s->reader[k + i];
-        uint32_t fresh = ((old != 0) & (old != me)) ? MANY : me;
-        few |= fresh ^ MANY;
-        s->reader[k + i] = fresh;
-        s->read_op[k + i] = op;
+    if (others) {
+        for (uint32_t i = 0; i < n; i++) {
+            rd[i] = next_reader(b, rd[i], s->read_time[k + i], me);
+            few |= ~rd[i] & SEVERAL;
+        }
+    } else {
+        for (uint32_t i = 0; i < n; i++) rd[i] = me;
+        few = 1;
     }
-    if (!few && !written) settle(s, cell_bits(k, n), true);
+    for (uint32_t i = 0; i < n; i++) {
+        s->read_op[k + i] = op;
+        s->read_time[k + i] = now;
+    }
+    if (!few && !written && now == CLOCK_START) settle(s, cell_bits(k, n), true);
     return true;
 }
 
@@ -496,9 +636,10 @@ static bool global_quick(struct access *a, uint32_t op) {
         struct race_segment *s = segment_of(a->region, cell);
         if (!s) return true;
         cell += n;
-        if (!write && is_settled(s, launch, cell_bits(k, n))) continue;
+        if (!write && is_settled(s, launch, now, cell_bits(k, n))) continue;
         segment_lock(s, launch);
-        good = write ? quick_write(s, k, n, me, op, now) : quick_read(s, k, n, me, op);
+        good = !narrow_used(s) &&
+               (write ? quick_write(s, k, n, me, op, now) : quick_read(s, b, k, n, me, op, now));
         segment_unlock(s);
     }
     return good;
@@ -523,7 +664,7 @@ static void race_in_global(struct access *a) {
             struct race_segment *s = segment_of(a->region, cell);
             if (!s) return;
             if (a->kind == ACCESS_READ &&
-                is_settled(s, l->number, cell_bits((uint32_t)(cell % RACE_CELLS), 1)))
+                is_settled(s, l->number, clock_of(b), cell_bits((uint32_t)(cell % RACE_CELLS), 1)))
                 continue;
             segment_lock(s, l->number);
             global_cell(a, s, i, cell, op, is_strong);

@@ -8,9 +8,8 @@
  *   sm_80, sm_89     bf16          8     24       23      measured (f16: assumed)
  *   sm_90            bf16, f16     16    25       23      measured (sm_100: assumed)
  *   sm_89            e4m3          16    13       13      measured (e5m2: assumed)
- *   sm_90, sm_100    e4m3          16    25       23      measured on sm_100: from zero, then + C
- * by add.rn.f32 any              tf32          4, 8  24, 25   23      assumed, as bf16 of the chip
- * with half the block
+ *   sm_90, sm_100    e4m3          16    25       23      measured on sm_100: from 0, then + C (rn)
+ *   any              tf32          4, 8  24, 25   23      assumed, as bf16 with half the block
  */
 #ifndef EXECUTOR_TENSOR_H
 #define EXECUTOR_TENSOR_H

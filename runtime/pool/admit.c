@@ -228,7 +228,17 @@ static kvf_status admit(kvf_pool *pool, const int32_t *tokens, uint32_t count, u
     struct pool_sequence *s = &pool->sequences[pool->free_sequences.head];
     open_sequence(pool, s, count, &m);
     /* The claimed windows are not in the table yet, but no need of this request lies below them. */
-    if (!choose_demand(pool, s, chunk, &m, &demand, &level, &what)) {
+    bool fits = choose_demand(pool, s, chunk, &m, &demand, &level, &what);
+    if (!fits && !pool->running && m.blocks) {
+        /* What is cached lies where the request itself has to: serve it as an empty pool would. */
+        struct pool_need everything = {.windows = UINT32_MAX};
+        m = (struct match){0};
+        fill_claim(pool, &m);
+        open_sequence(pool, s, count, &m);
+        fits = choose_demand(pool, s, chunk, &m, &demand, &level, &what);
+        if (fits) pool->policy->make_room(pool, &everything, POOL_REFERENCED);
+    }
+    if (!fits) {
         pool->counters.refused++;
         s->blocks = s->window_from = s->window_to = 0;
         if (!pool->running)

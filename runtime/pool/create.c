@@ -148,7 +148,7 @@ static bool make_all(kvf_pool *pool) {
            make(&pool->tables, requests * (2 * columns + pool->parts), sizeof pool->tables[0]) &&
            make(&pool->claim_blocks, columns, sizeof pool->claim_blocks[0]) &&
            make(&pool->pending, requests * 64, sizeof pool->pending[0]) &&
-           make(&pool->scratch, 2 * (size_t)pool->block_count + pool->window_count,
+           make(&pool->scratch, 2 * ((size_t)pool->block_count + pool->window_count),
                 sizeof pool->scratch[0]) &&
            make(&pool->index, (size_t)pool->index_mask + 1, sizeof pool->index[0]) &&
            make(&pool->ghosts, (size_t)pool->ghost_mask + 1, sizeof pool->ghosts[0]) &&

@@ -143,6 +143,9 @@ struct pool_policy {
     int32_t (*take_block)(kvf_pool *, int32_t near);
     int32_t (*take_window)(kvf_pool *);
     int32_t (*take_snapshot)(kvf_pool *, int32_t window);
+    /* Count the snapshot of a window in use as in use (on) or not; drop it, not counted. */
+    void (*count_snapshot)(kvf_pool *, int32_t window, bool on);
+    void (*drop_snapshot)(kvf_pool *, int32_t window);
     void (*take_state)(kvf_pool *, int32_t *parts);
     void (*give_state)(kvf_pool *, const int32_t *parts);
     void (*claim_begin)(kvf_pool *, const struct pool_claim *, struct pool_need *);
@@ -192,7 +195,7 @@ struct kvf_pool {
     struct pool_sequence *sequences; /* [max_requests] */
     int32_t *tables, *claim_blocks;
     int32_t *pending; /* of all sequences */
-    int32_t *scratch; /* [2 * block_count + window_count], for checks and ranges */
+    int32_t *scratch; /* [2 * (block_count + window_count)], for checks and ranges */
 
     struct pool_index_entry *index;
     uint32_t index_mask;

@@ -57,10 +57,11 @@ static uint32_t sort_ids(int32_t *ids, uint32_t count) {
 
 /* ---- what is asked for ---- */
 
-/* Ids in scratch: blocks (and snapshot or state envelopes) first, windows behind them. */
+/* Ids in scratch: blocks (and snapshot or state envelopes) first, windows behind them, then the
+ * windows whose saved tails are wanted (`shared`; elsewhere tails lie in envelopes). */
 struct wanted {
-    int32_t *blocks, *windows;
-    uint32_t block_count, window_count;
+    int32_t *blocks, *windows, *tails;
+    uint32_t block_count, window_count, tail_count;
     int32_t state; /* not elastic: the state, or POOL_NONE */
 };
 
@@ -69,7 +70,10 @@ static void want_block(struct wanted *w, int32_t id) {
 }
 
 static void want_snapshot(const kvf_pool *pool, struct wanted *w, int32_t window) {
-    if (pool->shared) return; /* its place is known by the window's id */
+    if (pool->shared) { /* their place is known by the window's id */
+        if (pool->windows[window].snapshot >= 0) w->tails[w->tail_count++] = window;
+        return;
+    }
     for (int32_t at = pool->windows[window].snapshot; at >= 0; at = pool->blocks[at].owner)
         want_block(w, at);
 }
@@ -175,10 +179,8 @@ static void emit_shared(const kvf_pool *pool, struct wanted *w, int32_t *physica
         allocation++;
     }
     if (w->state >= 0) emit(sink, allocation, (uint64_t)w->state * g->state_bytes, g->state_bytes);
-    for (uint32_t i = 0; i < w->window_count; i++)
-        if (pool->windows[w->windows[i]].snapshot >= 0)
-            emit(sink, allocation + 1, (uint64_t)w->windows[i] * g->snapshot_bytes,
-                 g->snapshot_bytes);
+    for (uint32_t i = 0; i < w->tail_count; i++)
+        emit(sink, allocation + 1, (uint64_t)w->tails[i] * g->snapshot_bytes, g->snapshot_bytes);
 }
 
 static void emit_all(const kvf_pool *pool, struct wanted *w, struct sink *sink) {
@@ -195,6 +197,7 @@ static kvf_status answer(const kvf_pool *pool, struct wanted *w, kvf_range *out,
                          uint32_t *count, kvf_error *error) {
     w->block_count = sort_ids(w->blocks, w->block_count);
     w->window_count = sort_ids(w->windows, w->window_count);
+    w->tail_count = sort_ids(w->tails, w->tail_count);
     struct sink sink = {0};
     emit_all(pool, w, &sink);
     *count = sink.count;
@@ -207,8 +210,10 @@ static kvf_status answer(const kvf_pool *pool, struct wanted *w, kvf_range *out,
 }
 
 static struct wanted nothing(const kvf_pool *pool) {
+    int32_t *windows = pool->scratch + 2 * (size_t)pool->block_count;
     return (struct wanted){.blocks = pool->scratch,
-                           .windows = pool->scratch + 2 * (size_t)pool->block_count,
+                           .windows = windows,
+                           .tails = windows + pool->window_count,
                            .state = POOL_NONE};
 }
 
@@ -232,10 +237,11 @@ static kvf_status want_ids(const kvf_pool *pool, kvf_copy_kind kind, const int32
                            uint32_t id_count, struct wanted *w, kvf_error *error) {
     bool window = kind == KVF_COPY_WINDOW, chunk = kind == KVF_COPY_STATE_CHUNK;
     bool elastic = pool->store == &pool_arena, state = kind == KVF_COPY_STATE && !elastic;
-    uint32_t limit = window  ? pool->window_count
-                     : chunk ? pool->chunk_count
-                     : state ? pool->state_count
-                             : pool->block_count;
+    bool tails = kind == KVF_COPY_SNAPSHOT && pool->shared; /* named by their window */
+    uint32_t limit = window || tails ? pool->window_count
+                     : chunk         ? pool->chunk_count
+                     : state         ? pool->state_count
+                                     : pool->block_count;
     if (id_count > limit || (state && id_count > 1) || (chunk && !elastic))
         return pool_fail(error, KVF_ERROR_ARGUMENT, "ranges: %u ids of kind %d", id_count,
                          (int)kind);
@@ -245,6 +251,8 @@ static kvf_status want_ids(const kvf_pool *pool, kvf_copy_kind kind, const int32
                              ids[i], (int)kind, limit);
         if (state)
             w->state = ids[i];
+        else if (tails)
+            w->tails[w->tail_count++] = ids[i];
         else if (window || chunk)
             w->windows[w->window_count++] = ids[i];
         else if (pool->shared && pool->shared->bound[0][ids[i]] < 0)

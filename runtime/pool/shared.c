@@ -224,6 +224,14 @@ static int32_t shared_take_snapshot(kvf_pool *pool, int32_t window) {
     return window;
 }
 
+static void shared_count_snapshot(kvf_pool *pool, int32_t window, bool on) {
+    (void)pool, (void)window, (void)on;
+}
+
+static void shared_drop_snapshot(kvf_pool *pool, int32_t window) {
+    pool->windows[window].snapshot = POOL_NONE;
+}
+
 static void shared_take_state(kvf_pool *pool, int32_t *parts) {
     parts[0] = 0;
     if (!pool_holds(pool, pool->free_state_count > 0, POOL_STATES)) return;
@@ -413,6 +421,8 @@ const struct pool_policy pool_shared_policy = {
     .take_block = shared_take_block,
     .take_window = shared_take_window,
     .take_snapshot = shared_take_snapshot,
+    .count_snapshot = shared_count_snapshot,
+    .drop_snapshot = shared_drop_snapshot,
     .take_state = shared_take_state,
     .give_state = shared_give_state,
     .claim_begin = shared_claim_begin,

@@ -128,8 +128,24 @@ struct pool_need pool_step_need(const kvf_pool *pool, const struct pool_sequence
     return need;
 }
 
+/*
+ * Room for tails that an earlier prepare of this step made, at a place that the step now passes in
+ * the middle of a chunk: nothing can be saved there.
+ */
+static void drop_passed_snapshots(kvf_pool *pool, struct pool_sequence *s, uint32_t end) {
+    uint32_t block = pool->geometry.block;
+    if (is_decode(pool, s, end)) return;
+    for (uint32_t i = s->computed / block; (i + 1) * block < end; i++) {
+        int32_t window = s->window_table[i];
+        if (window < 0 || pool->windows[window].snapshot < 0) continue;
+        pool->policy->count_snapshot(pool, window, false);
+        pool->policy->drop_snapshot(pool, window);
+    }
+}
+
 void pool_step_take(kvf_pool *pool, struct pool_sequence *s, uint32_t end, enum pool_back back) {
     uint32_t from = s->computed / pool->geometry.block, to = pool_blocks_of(pool, end);
+    drop_passed_snapshots(pool, s, end);
     for (uint32_t i = from; i < to; i++) {
         if (!wants_window(pool, s, i, end, back)) continue;
         s->window_table[i] = pool->policy->take_window(pool);
@@ -189,6 +205,8 @@ static void publish_window(kvf_pool *pool, struct pool_sequence *s, uint32_t i,
         pool_publish_window(pool, block, own, kind);
         return;
     }
+    /* A commit takes no memory: not an idle equal one, as long as a fork keeps one's own. */
+    if (!pool->windows[twin].refs && pool->windows[own].refs > 1) return;
     pool_window_ref(pool, twin);
     s->window_table[i] = twin;
     pool_mark_windows(s, i);
@@ -276,10 +294,82 @@ static void drop_promise(kvf_pool *pool, struct pool_sequence *s) {
     s->promised_windows = s->promised_envelopes = 0;
 }
 
+/* Tails that a request saved for others and that nobody else refers to. Those of its hit stay, as
+ * they may not have been restored yet. */
+static bool own_tails(const kvf_pool *pool, const struct pool_sequence *s, uint32_t i) {
+    int32_t window = s->window_table[i];
+    return window >= 0 && pool->windows[window].snapshot >= 0 && pool->windows[window].refs == 1 &&
+           !pool->windows[window].held && i >= s->hit / pool->geometry.block;
+}
+
+static void count_own_tails(kvf_pool *pool, const struct pool_sequence *s, bool on) {
+    for (uint32_t i = s->window_from; i < s->window_to; i++)
+        if (own_tails(pool, s, i)) pool->policy->count_snapshot(pool, s->window_table[i], on);
+}
+
+/*
+ * What does not fit may do so without the tails that the request holds itself: no step is refused
+ * for a checkpoint's sake, and a request that runs alone gets through its prompt.
+ */
+static bool fits_without_tails(kvf_pool *pool, const struct pool_sequence *s,
+                               const struct pool_need *need) {
+    struct pool_short what = {0};
+    count_own_tails(pool, s, false);
+    bool fits = pool->policy->fits(pool, need, POOL_REFERENCED, &what);
+    if (!fits) count_own_tails(pool, s, true);
+    for (uint32_t i = s->window_from; fits && i < s->window_to; i++) {
+        if (!own_tails(pool, s, i)) continue;
+        int32_t window = s->window_table[i];
+        if (pool->windows[window].block >= 0) pool_unpublish_window(pool, window);
+        pool->policy->drop_snapshot(pool, window);
+    }
+    return fits;
+}
+
 static void use_promise(kvf_pool *pool, struct pool_sequence *s, uint32_t blocks) {
     uint32_t used = blocks < s->promised ? blocks : s->promised;
     s->promised -= used;
     pool->promised_blocks -= used;
+}
+
+/* Memory beyond `length` tokens; what was known of rejected ones is forgotten. */
+static void give_back(kvf_pool *pool, struct pool_sequence *s, uint32_t length) {
+    uint32_t block = pool->geometry.block;
+    /* The prompt's blocks stay, whatever was prepared of them. */
+    uint32_t rows = pool_blocks_of(pool, length), prompt = pool_blocks_of(pool, s->prompt);
+    uint32_t keep = rows > prompt ? rows : prompt, known = s->known;
+    if (length < s->computed) {
+        s->computed = length;
+        known = length;
+    }
+    s->prepared = length > s->computed ? length : s->computed;
+    /* Known tokens beyond the last block that stays move out of the blocks. */
+    int32_t rest[64];
+    uint32_t rest_count = known > keep * block ? known - keep * block : 0;
+    if (!pool_holds(pool, rest_count <= 64, "few tokens are known beyond the last block")) return;
+    for (uint32_t i = 0; i < rest_count; i++)
+        rest[i] = *pool_sequence_token(pool, s, keep * block + i);
+    for (uint32_t i = s->window_to; i-- > rows;) {
+        if (s->window_table[i] < 0) continue;
+        pool_window_unref(pool, s->window_table[i], POOL_SLID);
+        s->window_table[i] = POOL_NONE;
+    }
+    if (s->window_to > rows) {
+        s->window_to = rows;
+        pool_mark_windows(s, rows);
+    }
+    if (s->blocks > keep) pool_mark_blocks(s, keep);
+    while (s->blocks > keep) {
+        pool_block_unref(pool, s->block_table[--s->blocks]);
+        s->block_table[s->blocks] = POOL_NONE;
+    }
+    if (s->near >= 0) s->near = keep ? s->block_table[keep - 1] : POOL_NONE;
+    for (uint32_t i = 0; i < rest_count; i++) s->pending[i] = rest[i];
+    s->known = known;
+    if (length % block && s->window_table[length / block] >= 0) {
+        struct pool_window *w = &pool->windows[s->window_table[length / block]];
+        if (w->written > length % block) w->written = length % block;
+    }
 }
 
 static kvf_status prepare(kvf_pool *pool, struct pool_sequence *s, uint32_t count,
@@ -316,7 +406,8 @@ static kvf_status prepare(kvf_pool *pool, struct pool_sequence *s, uint32_t coun
         need.envelopes += fresh;
         tested = need;
         add_promised(pool, s, &tested);
-        if (!pool->policy->fits(pool, &tested, level, &what))
+        if (!pool->policy->fits(pool, &tested, level, &what) &&
+            !fits_without_tails(pool, s, &tested))
             return pool_fail_short(error, &what, "prepare");
     }
     if (!pool_holds(pool, pool->policy->make_room(pool, &tested, level), POOL_ROOM))
@@ -325,8 +416,11 @@ static kvf_status prepare(kvf_pool *pool, struct pool_sequence *s, uint32_t coun
     use_promise(pool, s, fresh);
     pool_step_take(pool, s, to, back);
     pool_step_append(pool, s, blocks);
-    if (to > s->prepared) s->prepared = to;
-    return KVF_OK;
+    if (to >= s->prepared)
+        s->prepared = to;
+    else
+        give_back(pool, s, to);
+    return pool->damage ? KVF_ERROR_STATE : KVF_OK;
 }
 
 kvf_status kvf_sequence_prepare(kvf_pool *pool, kvf_sequence handle, uint32_t tokens,
@@ -385,7 +479,6 @@ kvf_status kvf_sequence_commit(kvf_pool *pool, kvf_sequence handle, uint32_t tok
 
 static kvf_status truncate_to(kvf_pool *pool, struct pool_sequence *s, uint32_t length,
                               kvf_error *error) {
-    uint32_t block = pool->geometry.block;
     if (length > s->prepared)
         return pool_fail(error, KVF_ERROR_ARGUMENT, "truncate: %u tokens of %u", length,
                          s->prepared);
@@ -397,43 +490,8 @@ static kvf_status truncate_to(kvf_pool *pool, struct pool_sequence *s, uint32_t 
         return pool_fail(error, KVF_ERROR_ARGUMENT,
                          "truncate: a chunk of %u tokens is kept whole or given back whole",
                          s->prepared - s->computed);
-    /* The prompt's blocks stay, whatever was prepared of them. */
-    uint32_t rows = pool_blocks_of(pool, length), prompt = pool_blocks_of(pool, s->prompt);
-    uint32_t keep = rows > prompt ? rows : prompt, known = s->known;
-    if (length < s->computed) {
-        s->computed = length;
-        known = length;
-    }
-    s->prepared = length > s->computed ? length : s->computed;
-    /* Known tokens beyond the last block that stays move out of the blocks. */
-    int32_t rest[64];
-    uint32_t rest_count = known > keep * block ? known - keep * block : 0;
-    if (!pool_holds(pool, rest_count <= 64, "few tokens are known beyond the last block"))
-        return KVF_ERROR_STATE;
-    for (uint32_t i = 0; i < rest_count; i++)
-        rest[i] = *pool_sequence_token(pool, s, keep * block + i);
-    for (uint32_t i = s->window_to; i-- > rows;) {
-        if (s->window_table[i] < 0) continue;
-        pool_window_unref(pool, s->window_table[i], POOL_SLID);
-        s->window_table[i] = POOL_NONE;
-    }
-    if (s->window_to > rows) {
-        s->window_to = rows;
-        pool_mark_windows(s, rows);
-    }
-    if (s->blocks > keep) pool_mark_blocks(s, keep);
-    while (s->blocks > keep) {
-        pool_block_unref(pool, s->block_table[--s->blocks]);
-        s->block_table[s->blocks] = POOL_NONE;
-    }
-    if (s->near >= 0) s->near = keep ? s->block_table[keep - 1] : POOL_NONE;
-    for (uint32_t i = 0; i < rest_count; i++) s->pending[i] = rest[i];
-    s->known = known;
-    if (length % block && s->window_table[length / block] >= 0) {
-        struct pool_window *w = &pool->windows[s->window_table[length / block]];
-        if (w->written > length % block) w->written = length % block;
-    }
-    return KVF_OK;
+    give_back(pool, s, length);
+    return pool->damage ? KVF_ERROR_STATE : KVF_OK;
 }
 
 kvf_status kvf_sequence_truncate(kvf_pool *pool, kvf_sequence handle, uint32_t length,

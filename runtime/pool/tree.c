@@ -145,6 +145,16 @@ static int32_t tree_take_snapshot(kvf_pool *pool, int32_t window) {
     return first;
 }
 
+static void tree_count_snapshot(kvf_pool *pool, int32_t window, bool on) {
+    for (int level = 0; level < POOL_LEVELS; level++)
+        count_snapshot(pool, pool->windows[window].snapshot, (enum pool_level)level, on);
+}
+
+static void tree_drop_snapshot(kvf_pool *pool, int32_t window) {
+    free_snapshot(pool, pool->windows[window].snapshot);
+    pool->windows[window].snapshot = POOL_NONE;
+}
+
 static void tree_take_state(kvf_pool *pool, int32_t *parts) {
     pool->store->take_state(pool, parts);
 }
@@ -240,6 +250,8 @@ const struct pool_policy pool_tree = {
     .take_block = tree_take_block,
     .take_window = tree_take_window,
     .take_snapshot = tree_take_snapshot,
+    .count_snapshot = tree_count_snapshot,
+    .drop_snapshot = tree_drop_snapshot,
     .take_state = tree_take_state,
     .give_state = tree_give_state,
     .claim_begin = tree_claim_begin,

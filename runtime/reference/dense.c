@@ -123,7 +123,7 @@ static double rounded_noise(double noise, struct ref_range x) {
 
 /* The noise of pairs turned by an angle, once more before rounding. */
 static void rotate_noise(double *noise, uint32_t rope, const float *table) {
-    for (uint32_t i = 0; i < rope / 2; i++) {
+    for (size_t i = 0; i < rope / 2; i++) {
         double c = (double)table[i], s = (double)table[rope / 2 + i];
         double a = noise[2 * i], b = noise[2 * i + 1];
         noise[2 * i] = hypot(a * c, b * s);

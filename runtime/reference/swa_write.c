@@ -14,7 +14,7 @@ static void make_row(const struct ref_type *type, const uint8_t *latent, const f
                      const float *table, uint16_t *row) {
     uint32_t nope = type->head_dim - type->rope_dim;
     bool computed = type->kv_norm || type->input == REF_F32;
-    float x[REF_MAX_DIM];
+    float x[REF_MAX_DIM] = {0};
     for (uint32_t i = 0; i < type->head_dim; i++) x[i] = ref_element(type->input, latent, i);
     if (type->kv_norm) ref_rms_norm(x, type->head_dim, weight, type->norm_eps);
     if (computed) {

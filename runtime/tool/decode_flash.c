@@ -51,7 +51,7 @@ static bool keep(struct flash *f, uint32_t query) {
         uint64_t bytes = step_output_bytes(&f->step, layer);
         size_t topk = layer->type->info.indexer_topk;
         if (!f->kept[l]) f->kept[l] = malloc(QUERIES * bytes);
-        if (!f->chosen[l]) f->chosen[l] = malloc(4 * QUERIES * (topk + 1));
+        if (!f->chosen[l]) f->chosen[l] = malloc(sizeof(int32_t) * QUERIES * (topk + 1));
         if (!f->kept[l] || !f->chosen[l]) return false;
         memcpy(f->kept[l] + query * bytes, step_output(&f->step, layer, 0), bytes);
         f->counts[l][query] = layer->host_chosen_count[0];
@@ -61,7 +61,7 @@ static bool keep(struct flash *f, uint32_t query) {
 }
 
 static bool decode_steps(struct flash *f) {
-    struct step_request request;
+    struct step_request request = {0};
     kvf_error error;
     if (!begin(f, &request)) return false;
     for (uint32_t i = 0; i < QUERIES; i++)
@@ -70,7 +70,7 @@ static bool decode_steps(struct flash *f) {
 }
 
 static bool one_chunk(struct flash *f) {
-    struct step_request request;
+    struct step_request request = {0};
     if (!begin(f, &request) || !advance(f, &request, FILLED, QUERIES, true)) return false;
     for (uint32_t l = 0; l < f->step.layers; l++) {
         uint64_t bytes = step_output_bytes(&f->step, &f->step.layer[l]);

@@ -203,8 +203,8 @@ static bool open_tables(struct step *step) {
                 device(step, "window_from", 4 * requests, &step->window_from) &&
                 device(step, "window_table", 4 * cells, &step->window_table) &&
                 device(step, "ids", 16, &step->ids) &&
-                device(step, "copy_from", 4 * KVF_FORK_COPIES, &step->copy_from) &&
-                device(step, "copy_to", 4 * KVF_FORK_COPIES, &step->copy_to) &&
+                device(step, "copy_from", sizeof(int32_t) * KVF_FORK_COPIES, &step->copy_from) &&
+                device(step, "copy_to", sizeof(int32_t) * KVF_FORK_COPIES, &step->copy_to) &&
                 (!shared || device(step, "index_table", 4 * cells, &step->index_table));
     for (uint32_t t = 0; good && t < (shared ? step->tables : 1); t++)
         good = device(step, "block_table", 4 * cells, &step->block_table[t]);

@@ -295,7 +295,7 @@ static bool fetch(struct step *step) {
         if (!session_download(step->session, layer->host_chosen, buffer_address(&layer->chosen),
                               step->tokens * topk * 4) ||
             !session_download(step->session, layer->host_chosen_count,
-                              buffer_address(&layer->chosen_count), step->tokens * 4))
+                              buffer_address(&layer->chosen_count), sizeof(int32_t) * step->tokens))
             return false;
     }
     return true;

@@ -20,7 +20,8 @@ static float number(uint64_t start, uint32_t i) {
 
 void step_input_row(enum step_input input, uint32_t layer, int32_t id, uint32_t position,
                     enum ref_dtype dtype, uint32_t count, void *out) {
-    uint64_t start = mix(mix((uint64_t)(uint32_t)id << 32 | position) + layer * 64 + input + 1);
+    uint64_t start =
+        mix(mix((uint64_t)(uint32_t)id << 32 | position) + (uint64_t)layer * 64 + input + 1);
     float size = input == STEP_SCORE || input == STEP_INDEX_SCORE ? 3 : 1;
     uint8_t *to = out;
     for (uint32_t i = 0; i < count; i++) {

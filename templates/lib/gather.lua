@@ -14,7 +14,7 @@ local TILE = gather.TILE
 -- bf16 rows are fetched when they are wanted.
 function gather.plan(T, tiles)
   local plan = stage.plan(T.place.window)
-  plan.direct, plan.tiles = T.format == "bf16", tiles
+  plan.direct, plan.tiles = not T.place.window.scale, tiles
   plan.tile_stride = T.head_dim + tensor.PAD
   local bytes = 0
   local function take(name, n) plan[name], bytes = bytes, bytes + n end

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <jansson.h>
+#include <sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,12 @@
     ".visible .entry swa_swa_write(.param .u32 tokens, .param .u64 latent)\n{ ret; }\n"
 #define TEST_SWA_SHA256 "dc25733f3d3bbb7ee26fd80be25efdc44829d2778fa8c4be51fa0287b3e69d60"
 
+#define TEST_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+
 /* Single quotes stand for double ones. */
 static const char test_manifest_text[] =
-    "{'format':1,'kvforge':'0.1.0','llvm':'19.1.7','digest':'d0','extra':{'ignored':true},"
+    "{'format':1,'checksum':'" TEST_ZEROS "',"
+    "'kvforge':'0.1.0','llvm':'19.1.7','digest':'d0','extra':{'ignored':true},"
     "'model':{'name':'test','heads':8,'block':128,'drafts':2,'max_positions':4096,"
     " 'window_mode':'ring','input_dtype':'bf16','state_dtype':'f32','kv_norm':true,"
     " 'norm_eps':1e-6,'ape_on_write':true,'round_before_norm':true,'round_before_rope':false,"
@@ -146,6 +150,26 @@ static inline void test_set(json_t *tree, const char *path, const char *key, jso
         json_object_del(object, key);
 }
 
+/* Give a text the checksum that it must have, where it has the place for one. */
+static inline void test_seal(char *text, size_t bytes) {
+    static const char key[] = "\"checksum\"";
+    char hex[SHA256_DIGEST_STRING_LENGTH];
+    char *at = memmem(text, bytes, key, sizeof key - 1);
+    if (at) at = memchr(at + sizeof key - 1, '"', bytes - (size_t)(at + sizeof key - 1 - text));
+    if (!at || bytes - (size_t)(at + 1 - text) < 64) return;
+    memset(at + 1, '0', 64);
+    SHA256Data((const uint8_t *)text, bytes, hex);
+    memcpy(at + 1, hex, 64);
+}
+
+/* The sealed text of a manifest; free it. */
+static inline char *test_text(const json_t *tree, size_t flags) {
+    char *text = json_dumps(tree, JSON_SORT_KEYS | flags);
+    if (!text) exit(2);
+    test_seal(text, strlen(text));
+    return text;
+}
+
 /* Open a manifest's text with the two good modules, from memory. */
 static inline kvf_status test_open_text(const char *text, size_t bytes, kvf_bundle **out,
                                         kvf_error *error) {
@@ -158,7 +182,7 @@ static inline kvf_status test_open_text(const char *text, size_t bytes, kvf_bund
 }
 
 static inline kvf_status test_open(json_t *tree, kvf_bundle **out, kvf_error *error) {
-    char *text = json_dumps(tree, JSON_SORT_KEYS);
+    char *text = test_text(tree, 0);
     kvf_status status = test_open_text(text, strlen(text), out, error);
     free(text);
     return status;
@@ -180,7 +204,7 @@ static inline void test_write_bundle(char directory[64]) {
     snprintf(directory, 64, "/tmp/kvforge-test-XXXXXX");
     if (!mkdtemp(directory)) exit(2);
     json_t *tree = test_manifest();
-    char *text = json_dumps(tree, JSON_SORT_KEYS);
+    char *text = test_text(tree, 0);
     test_write(directory, "manifest.json", text, strlen(text));
     test_write(directory, "csa.sm_80.ptx", TEST_CSA_PTX, strlen(TEST_CSA_PTX));
     test_write(directory, "swa.sm_80.ptx", TEST_SWA_PTX, strlen(TEST_SWA_PTX));

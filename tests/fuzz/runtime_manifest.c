@@ -1,7 +1,10 @@
 /*
- * The manifest reader on any bytes. Modules are given the digest they have, so that inputs which
- * keep to the form reach the end; whatever is opened is walked through as a program would.
+ * The manifest reader on any bytes. Modules are given the digest they have, and a text that has a
+ * place for its checksum the right one, so that inputs which keep to the form reach the end;
+ * whatever is opened is walked through as a program would.
  */
+#include <sha2.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bundle.h"
@@ -29,8 +32,24 @@ static void walk(const kvf_bundle *bundle) {
     (void)kvf_layout_bytes(bundle, 1u << 30, &size, NULL);
 }
 
+/* A copy of the input, with the checksum that it must have; free it. */
+static uint8_t *sealed(const uint8_t *data, size_t bytes) {
+    static const char key[] = "\"checksum\": \"";
+    char hex[SHA256_DIGEST_STRING_LENGTH];
+    uint8_t *text = malloc(bytes + 1);
+    if (!text) abort();
+    memcpy(text, data, bytes);
+    uint8_t *at = memmem(text, bytes, key, sizeof key - 1);
+    if (!at || bytes - (size_t)(at - text) < sizeof key - 1 + 64) return text;
+    memset(at + sizeof key - 1, '0', 64);
+    SHA256Data(text, bytes, hex);
+    memcpy(at + sizeof key - 1, hex, 64);
+    return text;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    const kvf_file files[] = {{"manifest.json", data, bytes},
+    uint8_t *text = sealed(data, bytes);
+    const kvf_file files[] = {{"manifest.json", text, bytes},
                               {"a.ptx", ptx, sizeof ptx - 1},
                               {"b.ptx", ptx, sizeof ptx - 1}};
     kvf_error error;
@@ -40,5 +59,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (status != KVF_OK && (error.status != status || !error.text[0])) __builtin_trap();
     if (bundle) walk(bundle);
     kvf_bundle_close(bundle);
+    free(text);
     return 0;
 }
