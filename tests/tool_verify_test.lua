@@ -40,7 +40,6 @@ local variants = {
   { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "fp4", "", "fp8_token", "fp4_index" },
   { "fp4-plain", "hadamard = false, page_align = 576,", "bf16", "fp4_index" },
-  { "two-plane-plain", "kv_norm = false, drafts = 5,", "fp8_two_plane", "fp4_index" },
   { "paged", 'window_mode = "paged",', "fp8_ds_mla" },
   { "paged-bf16", 'window_mode = "paged", state_dtype = "bf16",', "bf16" },
   { "online", "online = true, drafts = 0,", "fp8_ds_mla" },
