@@ -2,6 +2,7 @@
 
 #include "reference/convert.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const input_names[INPUT_KINDS] = {"random",     "zeros",         "NaN",
@@ -82,7 +83,9 @@ void input_weight(uint64_t *state, bool special, float *out, uint32_t count) {
 
 void input_rope(uint64_t *state, float *out, size_t count) {
     static const float exact[] = {0.0f, -0.0f, 1.0f, -1.0f};
+    static const float none[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < count; i++)
-        out[i] = input_below(state, 16) ? ref_float(pattern(state, 118, 9))
-                                        : exact[input_below(state, 4)];
+        out[i] = input_below(state, 16)   ? ref_float(pattern(state, 118, 9))
+                 : input_below(state, 32) ? exact[input_below(state, 4)]
+                                          : none[input_below(state, 4)];
 }

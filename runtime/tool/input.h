@@ -29,7 +29,8 @@ void input_vector(uint64_t *state, enum input_kind kind, enum ref_dtype dtype, v
                   uint32_t count);
 /* Norm weights around 1; `special`: with zeros, NaN, infinities, huge and tiny ones among them. */
 void input_weight(uint64_t *state, bool special, float *out, uint32_t count);
-/* A rope table's cosines and sines: any numbers in [-1, 1], among them 0, -0, 1 and -1. */
+/* A rope table: any numbers in [-1, 1], among them 0, -0, 1 and -1; one in 512 is NaN or infinite.
+ */
 void input_rope(uint64_t *state, float *out, size_t count);
 
 #endif
