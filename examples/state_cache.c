@@ -98,7 +98,8 @@ int main(int argc, char **argv) {
     check(deepseek_v4_flash_ring_swa_swa_write(&kernels, NULL, &write, &error));
 
     /* What does the third row of the second request's ring hold? A copy waits for the kernel. */
-    kvf_address third = write.swa_pos + (uint64_t)slot[1] * write.swa_pos_stride + 2 * sizeof stored;
+    kvf_address third =
+        write.swa_pos + (uint64_t)slot[1] * write.swa_pos_stride + 2 * sizeof stored;
     check_cuda(CUDA("cuMemcpyDtoH_v2", void *, kvf_address, size_t)(&stored, third, 4));
     printf("slot %d row 2 holds position %d\n", slot[1], stored);
 

@@ -384,8 +384,8 @@ KVF_API kvf_status kvf_sequence_admit(kvf_pool *pool, const int32_t *tokens, uin
 /* Of the next `want` tokens, how many one chunk may take: it must end where tails are saved. */
 KVF_API kvf_status kvf_sequence_chunk(kvf_pool *pool, kvf_sequence sequence, uint32_t want,
                                       uint32_t *out, kvf_error *error);
-/* Back the next `tokens` tokens with memory: known ones, and at most `drafts` that are not. The step
- * has these tokens, no more: what was prepared beyond them is given back. */
+/* Back the next `tokens` tokens with memory: known ones, and at most `drafts` that are not. The
+ * step has these tokens, no more: what was prepared beyond them is given back. */
 KVF_API kvf_status kvf_sequence_prepare(kvf_pool *pool, kvf_sequence sequence, uint32_t tokens,
                                         kvf_error *error);
 /* The snapshots to save after the prepared tokens were computed. `count` is set even if it is more

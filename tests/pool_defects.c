@@ -310,8 +310,8 @@ static uint64_t total(const kvf_range *ranges, uint32_t count) {
 }
 
 static void defect_l(void) {
-    kvf_range a[200], b[200], one[8];
-    uint32_t na, nb, n;
+    kvf_range a[200], b[200], one[8] = {0};
+    uint32_t na, nb, n = 0;
     open_model(KVF_POLICY_ELASTIC, 60, 0, 0, 0, 0);
     serve(&m.s[0], 0, 50);
     serve(&m.s[1], 0, 50);
