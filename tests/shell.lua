@@ -7,9 +7,12 @@ shell.kvforge_run = shell.build .. "/bin/kvforge-run"
 
 function shell.quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
+-- Tests run side by side already; the executor's threads would only be in one another's way.
+local ONE_THREAD = "export KVF_EXECUTOR_THREADS=${KVF_EXECUTOR_THREADS:-1}; "
+
 -- Run a shell command: its exit status, and what it printed on both outputs together.
 function shell.run(command)
-  local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"exit $?\"", "r"))
+  local pipe = assert(io.popen("{ " .. ONE_THREAD .. command .. "\n} 2>&1; echo \"exit $?\"", "r"))
   local text = pipe:read("a")
   pipe:close()
   local output, status = text:match("^(.*)exit (%d+)\n$")
