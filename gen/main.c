@@ -60,6 +60,7 @@ static int usage_error(const char *what, const char *which) {
 /* Whether all that was printed has arrived: a full disk must not look like success. */
 static int finish_output(void) {
     bool failed = ferror(stdout) != 0;
+    errno = 0;
     if (!fflush(stdout) && !failed) return EXIT_GOOD;
     fprintf(stderr, "kvforge: cannot write the output%s%s\n", errno ? ": " : "",
             errno ? strerror(errno) : "");
