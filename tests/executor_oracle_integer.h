@@ -192,12 +192,9 @@ static bool oracle_carry(struct query *q, int bits, bool sign) {
         r = x - y - c;
         q->q2 = x < y + c;
     } else {
-        wide_t p = q_value(q->a, bits, sign) * q_value(q->b, bits, sign);
-        uwide_t part = (uwide_t)q_cut(q_has(q, "hi") ? p >> bits : p, bits);
-        if (!sign) { /* 64 by 64 bits needs all 128 */
-            uwide_t up = x * y;
-            part = (uwide_t)q_cut((wide_t)(q_has(q, "hi") ? up >> bits : up), bits);
-        }
+        uwide_t p = x * y; /* 64 by 64 bits without sign needs all 128 */
+        if (sign) p = (uwide_t)(q_value(q->a, bits, true) * q_value(q->b, bits, true));
+        uwide_t part = (uwide_t)q_cut((wide_t)(q_has(q, "hi") ? p >> bits : p), bits);
         r = part + (uwide_t)q_value(q->c, bits, false) + c;
         q->q2 = r >> bits & 1;
     }
