@@ -59,11 +59,13 @@ static int usage_error(const char *what, const char *which) {
 
 /* Whether all that was printed has arrived: a full disk must not look like success. */
 static int finish_output(void) {
-    bool failed = ferror(stdout) != 0;
-    errno = 0;
-    if (!fflush(stdout) && !failed) return EXIT_GOOD;
-    fprintf(stderr, "kvforge: cannot write the output%s%s\n", errno ? ": " : "",
-            errno ? strerror(errno) : "");
+    int why = errno; /* of an earlier write, if one failed */
+    if (fflush(stdout) != 0)
+        why = errno;
+    else if (!ferror(stdout))
+        return EXIT_GOOD;
+    fprintf(stderr, "kvforge: cannot write the output%s%s\n", why ? ": " : "",
+            why ? strerror(why) : "");
     return EXIT_BAD_SPEC;
 }
 
